@@ -1,0 +1,112 @@
+"""Execute one run on its device: push, run, fetch, check. Knows no SSH and no Snakemake."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+from runner.contract import (
+    CellSpec,
+    ContractError,
+    RunRecord,
+    file_sha256,
+    read_responses,
+)
+from sameweights.remote.transport import Transport, TransportError
+
+EXIT_LOCKED = 4
+"""The runner's exit code when another run holds the device's lock."""
+
+
+def run_on_device(
+    transport: Transport,
+    runner_pyz: Path,
+    cell_json: Path,
+    requests: Path,
+    model_dir: Path,
+    out: Path,
+) -> RunRecord:
+    """Run a cell and bring responses.jsonl and run.json into `out`; always leaves a run.json.
+
+    Work on the device lies under the cell's identity: what was measured before is not measured
+    again. A broken device or a result that breaks the contract gives outcome `failed`.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    started = _now()
+    spec = CellSpec.from_json(json.loads(cell_json.read_bytes()))
+    log = out / "runner.log"
+    try:
+        record = _push_run_fetch(
+            transport, runner_pyz, spec, cell_json, requests, model_dir, out, log
+        )
+    except (TransportError, ContractError, OSError, ValueError) as error:
+        record = RunRecord(
+            cell=spec.cell,
+            identity=spec.identity,
+            outcome="failed",
+            reason=f"{type(error).__name__}: {error}",
+            counts={},
+            responses_sha256=None,
+            canary=None,
+            environment={},
+            timing={},
+            started_utc=started,
+            ended_utc=_now(),
+        )
+    part = out / "run.json.part"
+    part.write_text(json.dumps(record.to_json(), indent=1) + "\n", encoding="utf-8")
+    part.replace(out / "run.json")
+    # An empty journal still is a file: downstream reads statuses, not absences.
+    (out / "responses.jsonl").touch()
+    return record
+
+
+def _push_run_fetch(
+    transport: Transport,
+    runner_pyz: Path,
+    spec: CellSpec,
+    cell_json: Path,
+    requests: Path,
+    model_dir: Path,
+    out: Path,
+    log: Path,
+) -> RunRecord:
+    folder = f"cells/{spec.identity}"
+    pyz = transport.push(runner_pyz, f"runner-{file_sha256(runner_pyz)[:16]}.pyz")
+    remote_requests = transport.push(requests, f"requests/{spec.requests_sha256}.jsonl")
+    model = transport.push(model_dir, f"models/{spec.model}")
+    cell = transport.push(cell_json, f"{folder}/cell.json")
+    arguments = ["run", "--cell", cell, "--requests", remote_requests, "--model", model]
+    code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
+    if code == EXIT_LOCKED:
+        raise TransportError(f"{spec.device}: its lock is held by another run; see {log}")
+    incoming = out / "run.json.fetched"
+    if not transport.fetch(f"{folder}/run.json", incoming):
+        raise TransportError(f"{spec.device}: the runner ended with code {code}; see {log}")
+    record = RunRecord.from_json(json.loads(incoming.read_bytes()), str(incoming))
+    incoming.unlink()
+    if record.identity != spec.identity:
+        raise ContractError(
+            f"run.json: key 'identity' is {record.identity!r}, asked for {spec.identity!r}"
+        )
+    responses = out / "responses.jsonl"
+    responses.unlink(missing_ok=True)
+    transport.fetch(f"{folder}/responses.jsonl", responses)
+    if record.outcome == "complete":
+        _check_responses(record, responses)
+    return record
+
+
+def _check_responses(record: RunRecord, responses: Path) -> None:
+    """Refuse responses that are not the ones the run record speaks of, or break the contract."""
+    found = file_sha256(responses)
+    if found != record.responses_sha256:
+        raise ContractError(
+            f"{responses}: SHA-256 {found}, run.json says {record.responses_sha256}"
+        )
+    read_responses(responses)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,30 @@
+"""What a transport must do; a new way to reach devices is one new file beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class TransportError(Exception):
+    """The device could not be reached or broke off; the message names the device and the step."""
+
+
+class Transport(Protocol):
+    """Moves files to a device by content hash, runs the packed runner there, fetches results.
+
+    Remote paths are relative to the device's work folder and are made by the hub alone.
+    """
+
+    def push(self, source: Path, target: str) -> str:
+        """Make a file or folder available on the device as `target`; return its path there."""
+        ...
+
+    def run(self, arguments: Sequence[str], log: Path) -> int:
+        """Run the device's Python with these arguments to its end; return the exit code."""
+        ...
+
+    def fetch(self, source: str, target: Path) -> bool:
+        """Copy one file from the device; False where the device does not have it."""
+        ...
