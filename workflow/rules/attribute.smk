@@ -1,0 +1,19 @@
+# Phase 5, on the hub: the drop from reference to target, split by cause or refused.
+# In: warehouse.duckdb. Out: attribution.json.
+
+
+rule attribute:
+    message:
+        "Split the drop from {params.reference} to {params.target}"
+    input:
+        LAYOUT.warehouse,
+    output:
+        LAYOUT.attribution,
+    params:
+        reference="/".join(CONFIG.reference.model_dump().values()),
+        target="/".join(CONFIG.target.model_dump().values()),
+        source=source_digest("sameweights/attribution"),
+    log:
+        LAYOUT.results / "logs/attribute.log",
+    script:
+        "../scripts/attribute.py"

@@ -1,0 +1,71 @@
+# What every phase shares: the validated configuration, the matrix, the layout of the results.
+# The only rule file with functions; each is a look-up, the logic is in the package.
+import sys
+from pathlib import Path
+
+from sameweights.cells import Registries, describe_matrix, plan_matrix
+from sameweights.config import load_config
+from sameweights.errors import UserError
+from sameweights.outcomes import forget_failed_runs
+from sameweights.paths import Layout
+from sameweights.sources import source_digest
+
+try:
+    CONFIG = load_config(config)
+    REGISTRIES = Registries.read(Path("config"))
+    MATRIX = plan_matrix(CONFIG, REGISTRIES, Path("config/capabilities.yaml"))
+except UserError as error:
+    sys.exit(f"error: {error}")
+
+LAYOUT = Layout(Path(CONFIG.results))
+RUNS = MATRIX.runs
+
+
+def slot_of(device):
+    return "slot_" + device.replace("-", "_").replace(".", "_")
+
+
+wildcard_constraints:
+    model=r"[^/]+",
+    seed=r"\d+",
+    run=r"[^/]+/[^/]+/[^/]+/[^/]+/s\d+/r\d+",
+
+
+if workflow.is_main_process and not workflow.dryrun:
+    # A failure is no measurement: forget it, so that this invocation tries the cell again.
+    forget_failed_runs(LAYOUT.results, RUNS)
+
+DEVICES = sorted({cell.device for cell in MATRIX.planned})
+for name in DEVICES:
+    # An undeclared limit would be unlimited: each device serves as many runs as it has slots.
+    slots = REGISTRIES.devices.get(name, "devices").slots
+    workflow.global_resources.setdefault(slot_of(name), slots)
+
+
+def cell_of(wildcards):
+    return MATRIX.find_run(wildcards.run)[0]
+
+
+def takes_slot(device):
+    """Return a resource function: 1 for runs on this device, 0 for others."""
+    return lambda wildcards: int(cell_of(wildcards).device == device)
+
+
+SLOTS = {slot_of(name): takes_slot(name) for name in DEVICES}
+
+
+def of_cell(path_of):
+    """Turn a path by model and seed into an input function of a run."""
+    return lambda wildcards: path_of(cell_of(wildcards).model, cell_of(wildcards).seed)
+
+
+def files_of_runs(name, model=None, seed=None):
+    """Return one file of every run, or of the runs of one model and seed."""
+    return [
+        LAYOUT.run(run) / name
+        for run in RUNS
+        if model is None or run.startswith(f"{model}/") and f"/s{seed}/" in run
+    ]
+
+
+MODELS_SEEDS = [(model, seed) for model in CONFIG.models for seed in CONFIG.seeds]

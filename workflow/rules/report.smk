@@ -1,0 +1,38 @@
+# Phase 6, on the hub: one HTML file for readers, one verdict line for the terminal.
+# In: warehouse, comparison, attribution. Out: report.html, verdict.txt, cells.checked.
+
+
+rule report:
+    message:
+        "Write the report"
+    input:
+        warehouse=LAYOUT.warehouse,
+        comparison=LAYOUT.comparison,
+        attribution=LAYOUT.attribution,
+        assets="report",
+    output:
+        page=report(LAYOUT.report, category="sameweights"),
+        verdict=LAYOUT.results / "verdict.txt",
+        summary=LAYOUT.results / "report.md",
+    params:
+        source=source_digest("sameweights/report"),
+    log:
+        LAYOUT.results / "logs/report.log",
+    script:
+        "../scripts/report.py"
+
+
+rule check_cells:
+    message:
+        "Fail when a cell failed (a stopped cell is a result)"
+    input:
+        records=files_of_runs("run.json"),
+        report=LAYOUT.report,
+    output:
+        touch(LAYOUT.results / "cells.checked"),
+    params:
+        results=LAYOUT.results,
+    log:
+        LAYOUT.results / "logs/check_cells.log",
+    shell:
+        "sameweights check-cells {params.results:q} 2>&1 | tee {log:q}"
