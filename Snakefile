@@ -12,12 +12,12 @@ include: "workflow/rules/common.smk"
 
 
 rule all:
-    message:
-        "Report, and a check that no cell failed"
     default_target: True
     input:
         LAYOUT.report,
         LAYOUT.results / "cells.checked",
+    message:
+        "Report, and a check that no cell failed"
 
 
 include: "workflow/rules/prepare.smk"

@@ -3,17 +3,17 @@
 
 
 rule attribute:
-    message:
-        "Split the drop from {params.reference} to {params.target}"
     input:
         LAYOUT.warehouse,
     output:
         LAYOUT.attribution,
+    log:
+        LAYOUT.results / "logs/attribute.log",
     params:
         reference="/".join(CONFIG.reference.model_dump().values()),
         target="/".join(CONFIG.target.model_dump().values()),
         source=source_digest("sameweights/attribution"),
-    log:
-        LAYOUT.results / "logs/attribute.log",
+    message:
+        "Split the drop from {params.reference} to {params.target}"
     script:
         "../scripts/attribute.py"

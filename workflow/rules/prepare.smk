@@ -3,35 +3,33 @@
 
 
 rule fetch_model:
-    message:
-        "Fetch and hash model {wildcards.model}"
     output:
         folder=directory(LAYOUT.model("{model}")),
         manifest=LAYOUT.manifest("{model}"),
-    params:
-        entry=lambda w: REGISTRIES.models.get(w.model, "models").model_dump(),
     log:
         LAYOUT.results / "logs/fetch_model/{model}.log",
+    params:
+        entry=lambda w: REGISTRIES.models.get(w.model, "models").model_dump(),
+    message:
+        "Fetch and hash model {wildcards.model}"
     script:
         "../scripts/fetch_model.py"
 
 
 rule pack_runner:
-    message:
-        "Pack the runner into one file"
     output:
         LAYOUT.runner,
-    params:
-        source=source_digest("runner"),
     log:
         LAYOUT.results / "logs/pack_runner.log",
+    params:
+        source=source_digest("runner"),
+    message:
+        "Pack the runner into one file"
     script:
         "../scripts/pack_runner.py"
 
 
 rule render_requests:
-    message:
-        "Render the requests of {wildcards.model}, seed {wildcards.seed}, with lm-eval"
     input:
         model=LAYOUT.model("{model}"),
         manifest=LAYOUT.manifest("{model}"),
@@ -40,21 +38,21 @@ rule render_requests:
         jsonl=LAYOUT.requests_jsonl("{model}", "{seed}"),
         docs=LAYOUT.docs("{model}", "{seed}"),
         meta=LAYOUT.requests_meta("{model}", "{seed}"),
+    log:
+        LAYOUT.results / "logs/render_requests/{model}.s{seed}.log",
     params:
         tasks=CONFIG.tasks,
         limit=CONFIG.limit,
         num_fewshot=CONFIG.num_fewshot,
         chat_template=lambda w: REGISTRIES.models.get(w.model, "models").chat_template,
         source=source_digest("sameweights/requests.py", "sameweights/tasks.py"),
-    log:
-        LAYOUT.results / "logs/render_requests/{model}.s{seed}.log",
+    message:
+        "Render the requests of {wildcards.model}, seed {wildcards.seed}, with lm-eval"
     script:
         "../scripts/render_requests.py"
 
 
 rule measure_canary:
-    message:
-        "Measure the canary's reference values of {wildcards.model}"
     input:
         model=LAYOUT.model("{model}"),
         manifest=LAYOUT.manifest("{model}"),
@@ -63,5 +61,7 @@ rule measure_canary:
         LAYOUT.canary("{model}"),
     log:
         LAYOUT.results / "logs/measure_canary/{model}.log",
+    message:
+        "Measure the canary's reference values of {wildcards.model}"
     script:
         "../scripts/measure_canary.py"

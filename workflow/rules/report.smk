@@ -3,8 +3,6 @@
 
 
 rule report:
-    message:
-        "Write the report"
     input:
         warehouse=LAYOUT.warehouse,
         comparison=LAYOUT.comparison,
@@ -14,25 +12,27 @@ rule report:
         page=report(LAYOUT.report, category="sameweights"),
         verdict=LAYOUT.results / "verdict.txt",
         summary=LAYOUT.results / "report.md",
-    params:
-        source=source_digest("sameweights/report"),
     log:
         LAYOUT.results / "logs/report.log",
+    params:
+        source=source_digest("sameweights/report"),
+    message:
+        "Write the report"
     script:
         "../scripts/report.py"
 
 
 rule check_cells:
-    message:
-        "Fail when a cell failed (a stopped cell is a result)"
     input:
         records=files_of_runs("run.json"),
         report=LAYOUT.report,
     output:
         touch(LAYOUT.results / "cells.checked"),
-    params:
-        results=LAYOUT.results,
     log:
         LAYOUT.results / "logs/check_cells.log",
+    params:
+        results=LAYOUT.results,
+    message:
+        "Fail when a cell failed (a stopped cell is a result)"
     shell:
         "sameweights check-cells {params.results:q} 2>&1 | tee {log:q}"

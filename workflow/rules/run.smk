@@ -3,29 +3,27 @@
 
 
 rule specify_cells:
-    message:
-        "Write cell.json of all runs of {wildcards.model}, seed {wildcards.seed}"
     input:
         manifest=LAYOUT.manifest("{model}"),
         requests=LAYOUT.requests_jsonl("{model}", "{seed}"),
         canary=LAYOUT.canary("{model}"),
     output:
         LAYOUT.results / "specs/{model}/s{seed}.json",
+    log:
+        LAYOUT.results / "logs/specify_cells/{model}.s{seed}.log",
     params:
         matrix=describe_matrix(MATRIX, REGISTRIES),
         backends={b: e.model_dump() for b, e in REGISTRIES.backends.entries.items()},
         precisions={p: e.model_dump() for p, e in REGISTRIES.precisions.entries.items()},
         request_timeout_s=CONFIG.request_timeout_s,
         source=source_digest("sameweights/specs.py", "runner/contract.py"),
-    log:
-        LAYOUT.results / "logs/specify_cells/{model}.s{seed}.log",
+    message:
+        "Write cell.json of all runs of {wildcards.model}, seed {wildcards.seed}"
     script:
         "../scripts/specify_cells.py"
 
 
 rule run_cell:
-    message:
-        "Run {wildcards.run}"
     input:
         specs=of_cell(lambda m, s: LAYOUT.results / f"specs/{m}/s{s}.json"),
         requests=of_cell(LAYOUT.requests_jsonl),
@@ -35,13 +33,15 @@ rule run_cell:
         cell=LAYOUT.run("{run}") / "cell.json",
         responses=LAYOUT.run("{run}") / "responses.jsonl",
         record=LAYOUT.run("{run}") / "run.json",
+    log:
+        LAYOUT.results / "logs/run_cell/{run}.log",
+    resources:
+        **SLOTS,
     params:
         workdir=LAYOUT.results / "devices",
         out=subpath(output.record, parent=True),
-    resources:
-        **SLOTS,
-    log:
-        LAYOUT.results / "logs/run_cell/{run}.log",
+    message:
+        "Run {wildcards.run}"
     shell:
         "sameweights run-cell --run {wildcards.run:q} --specs {input.specs:q}"
         " --requests {input.requests:q} --model {input.model:q} --runner {input.runner:q}"

@@ -3,8 +3,6 @@
 
 
 rule score_cells:
-    message:
-        "Score all runs of {wildcards.model}, seed {wildcards.seed}, with lm-eval"
     input:
         requests=LAYOUT.requests("{model}", "{seed}"),
         docs=LAYOUT.docs("{model}", "{seed}"),
@@ -14,9 +12,11 @@ rule score_cells:
         responses=lambda w: files_of_runs("responses.jsonl", w.model, int(w.seed)),
     output:
         LAYOUT.results / "scores/{model}/s{seed}.json",
-    params:
-        source=source_digest("sameweights/score.py", "sameweights/replay.py"),
     log:
         LAYOUT.results / "logs/score_cells/{model}.s{seed}.log",
+    params:
+        source=source_digest("sameweights/score.py", "sameweights/replay.py"),
+    message:
+        "Score all runs of {wildcards.model}, seed {wildcards.seed}, with lm-eval"
     script:
         "../scripts/score_cells.py"

@@ -3,21 +3,19 @@
 
 
 rule write_matrix:
-    message:
-        "Write the planned matrix with its holes"
     output:
         LAYOUT.matrix,
-    params:
-        matrix=describe_matrix(MATRIX, REGISTRIES),
     log:
         LAYOUT.results / "logs/write_matrix.log",
+    params:
+        matrix=describe_matrix(MATRIX, REGISTRIES),
+    message:
+        "Write the planned matrix with its holes"
     script:
         "../scripts/write_matrix.py"
 
 
 rule warehouse:
-    message:
-        "Rebuild the warehouse from Parquet"
     input:
         matrix=LAYOUT.matrix,
         scores=[LAYOUT.results / f"scores/{m}/s{s}.json" for m, s in MODELS_SEEDS],
@@ -25,26 +23,28 @@ rule warehouse:
         docs=[LAYOUT.docs(m, s) for m, s in MODELS_SEEDS],
     output:
         LAYOUT.warehouse,
-    params:
-        source=source_digest("sameweights/warehouse.py"),
     log:
         LAYOUT.results / "logs/warehouse.log",
+    params:
+        source=source_digest("sameweights/warehouse.py"),
+    message:
+        "Rebuild the warehouse from Parquet"
     script:
         "../scripts/warehouse.py"
 
 
 rule compare_cells:
-    message:
-        "Compare every pair of cells, item by item"
     input:
         LAYOUT.warehouse,
     output:
         LAYOUT.comparison,
+    log:
+        LAYOUT.results / "logs/compare_cells.log",
     params:
         source=source_digest(
             "sameweights/compare.py", "sameweights/align.py", "sameweights/metrics"
         ),
-    log:
-        LAYOUT.results / "logs/compare_cells.log",
+    message:
+        "Compare every pair of cells, item by item"
     script:
         "../scripts/compare_cells.py"
