@@ -174,9 +174,9 @@ def check_response(record: Mapping[str, Any], where: str) -> Response:
         if record.get(key) is not None and not isinstance(record[key], kind):
             raise ContractError(f"{where}: key {key!r} must be {kind.__name__} or null")
     response = Response(**record)
-    measured = response.loglikelihood is not None or response.token_ids is not None
-    if response.status == "ok" and not measured:
-        raise ContractError(f"{where}: status 'ok' without a loglikelihood or token_ids")
+    results = (response.loglikelihood, response.token_ids, response.text)
+    if response.status == "ok" and all(result is None for result in results):
+        raise ContractError(f"{where}: status 'ok' without a loglikelihood, token_ids or text")
     if response.status != "ok" and not response.error:
         raise ContractError(f"{where}: status {response.status!r} without an 'error' text")
     return response

@@ -1,0 +1,160 @@
+"""Load a transformers causal LM under a precision recipe, and call it with or without a cache."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from runner.checks import CheckFailure
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+UNSUPPORTED_GENERATION = (
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "min_length",
+    "min_new_tokens",
+    "no_repeat_ngram_size",
+    "suppress_tokens",
+)
+"""Keys of generation_config.json that would change greedy text and that are not implemented."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to run, its tokenizer, and what its folder says about generation."""
+
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    window: int | None
+    eos_ids: frozenset[int]
+    pad_id: int
+    repetition_penalty: float
+    quantized: list[str]
+    cache_key: str
+
+    def forward(
+        self,
+        ids: torch.Tensor,
+        cache: Any = None,
+        keep: int = 0,
+        mask: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
+        use_cache: bool = False,
+    ) -> tuple[torch.Tensor, Any]:
+        """Run ids [B, T] after `cache`; return logits [B, keep or T, vocab] and the cache."""
+        out = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            use_cache=use_cache,
+            logits_to_keep=keep,
+            **{self.cache_key: cache},
+        )
+        return out.logits, getattr(out, self.cache_key)
+
+
+def load_model(folder: Path, recipe: dict[str, Any], attention: str, device: str) -> Loaded:
+    """Load weights, quantize by the recipe, and read what generation needs.
+
+    Raises CheckFailure for a generation_config.json that asks for what is not implemented.
+    """
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=DTYPES[recipe["compute"]],
+        attn_implementation=attention,
+        local_files_only=True,
+        use_safetensors=True,
+        trust_remote_code=False,
+    )
+    model.to(device).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    generation = model.generation_config
+    _refuse_unsupported(folder, generation)
+    eos = generation.eos_token_id
+    eos_ids = {*(eos if isinstance(eos, list) else [eos]), tokenizer.eos_token_id} - {None}
+    parameters = inspect.signature(model.forward).parameters
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        device=torch.device(device),
+        window=getattr(model.config, "max_position_embeddings", None),
+        eos_ids=frozenset(eos_ids),
+        pad_id=tokenizer.pad_token_id or 0,
+        repetition_penalty=float(generation.repetition_penalty or 1.0),
+        quantized=quantize(model, recipe),
+        # transformers renamed the argument in 5.x; devices may have either.
+        cache_key="cache" if "cache" in parameters else "past_key_values",
+    )
+
+
+def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
+    """Quantize every linear layer but the output head in place; return their names.
+
+    The head keeps the compute type (it shares its weights with the embedding in many models).
+    """
+    if recipe["weights"] != "int8":
+        return []
+    logging.getLogger("torchao").setLevel(logging.ERROR)
+    from torchao.quantization import (
+        Int8DynamicActivationInt8WeightConfig,
+        Int8WeightOnlyConfig,
+        quantize_,
+    )
+
+    head = model.get_output_embeddings()
+    chosen = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module is not head
+    }
+    dynamic = recipe["activations"] == "int8-dynamic"
+    config = Int8DynamicActivationInt8WeightConfig() if dynamic else Int8WeightOnlyConfig()
+    quantize_(model, config, filter_fn=lambda _module, name: name in chosen)
+    return sorted(chosen)
+
+
+def set_threads(threads: int) -> None:
+    """Fix torch's own thread counts; raises CheckFailure if another number is in force."""
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        try:
+            torch.set_num_interop_threads(1)
+        except RuntimeError as error:
+            raise CheckFailure(f"torch: interop threads: {error}") from error
+    if torch.get_num_threads() != threads:
+        raise CheckFailure(f"torch uses {torch.get_num_threads()} threads, asked for {threads}")
+
+
+def check_capability() -> str:
+    """Return torch's CPU capability; raises CheckFailure if the cell's cap is not in force."""
+    found = str(torch.backends.cpu.get_cpu_capability())
+    asked = os.environ.get("ATEN_CPU_CAPABILITY")
+    if asked is not None and asked.lower() != found.lower():
+        raise CheckFailure(
+            f"env: ATEN_CPU_CAPABILITY is {asked!r}, but torch runs with {found!r} on this CPU"
+        )
+    return found
+
+
+def _refuse_unsupported(folder: Path, generation: Any) -> None:
+    for key in UNSUPPORTED_GENERATION:
+        value = getattr(generation, key, None)
+        if value:
+            raise CheckFailure(
+                f"{folder / 'generation_config.json'}: key {key!r} is {value!r}; not implemented"
+            )
