@@ -70,7 +70,8 @@ def load_model(folder: Path, recipe: dict[str, Any], attention: str, device: str
     Raises CheckFailure for a generation_config.json that asks for what is not implemented.
     """
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    transformers.utils.logging.disable_progress_bar()
+    hf_logging: Any = transformers.utils.logging
+    hf_logging.disable_progress_bar()
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=DTYPES[recipe["compute"]],

@@ -7,9 +7,7 @@ import torch
 from runner.backends._torch_evidence import Evidence
 from runner.backends._torch_model import Loaded
 from runner.contract import Request, Response
-
-Row = tuple[list[int], list[int]]
-"""Context ids and the ids to score after them."""
+from runner.plan import Row, cut_windows
 
 
 def score_independent(
@@ -47,26 +45,6 @@ def score_shared(loaded: Loaded, batch: list[Request]) -> list[Response]:
         evidence.add(torch.cat([first[0], logits[: len(tail)]]), request.continuation_ids)
         responses.append(_answer(request, evidence))
     return responses
-
-
-def cut_windows(request: Request, window: int | None) -> list[Row]:
-    """Return the rows to score: one, or disjoint windows where rolling text exceeds the model.
-
-    Windows follow lm-eval's rolling rule: each predicts up to `window` new tokens; the last one
-    is filled up with earlier tokens as context.
-    """
-    context, text = request.prompt_ids, request.continuation_ids
-    if window is None or len(context) + len(text) - 1 <= window:
-        return [(context, text)]
-    rows: list[Row] = [(context[-1:], text[:window])]
-    done = window
-    while done < len(text):
-        count = min(len(text) - done, window)
-        end = done + count
-        start = end - window - 1
-        rows.append((text[start:done], text[done:end]))
-        done = end
-    return rows
 
 
 def _run_rows(loaded: Loaded, rows: list[Row], padding_side: str) -> list[torch.Tensor]:

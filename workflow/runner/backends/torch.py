@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from runner.backends._int8_selftest import check_int8_products
 from runner.backends._torch_generate import generate_batch
 from runner.backends._torch_model import check_capability, load_model, set_threads
 from runner.backends._torch_score import score_independent, score_shared
@@ -51,6 +52,8 @@ class Backend:
         self._refuse_ineffective()
         set_threads(spec.threads)
         self.capability = check_capability()
+        dynamic = self.recipe["activations"] == "int8-dynamic"
+        self.self_test = check_int8_products() if dynamic and self._on_cpu() else None
         self.loaded = load_model(
             model_dir, self.recipe, self.options["attention"], self.options["device"]
         )
@@ -81,6 +84,7 @@ class Backend:
             "token_ids": "as generated, a final end-of-text token included",
             "options": self.options,
             "capability": self.capability,
+            "self_test": self.self_test,
             "threads": torch.get_num_threads(),
             "onednn": bool(torch._C._has_mkldnn),
             "onednn_max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA"),
@@ -94,6 +98,9 @@ class Backend:
             "repetition_penalty": self.loaded.repetition_penalty,
             "window": self.window,
         }
+
+    def _on_cpu(self) -> bool:
+        return bool(self.options["device"] == "cpu")
 
     def _refuse_ineffective(self) -> None:
         """Refuse a padding side where nothing is padded by it: the cell would claim an effect."""
