@@ -33,6 +33,7 @@ class Estimate:
         (an assumption). `capped`: bounds under caps on single steps (an assumption), when given.
     `breakdown`: largest cap on every single step for which the sign is still decided; None when
         no cap that the data allow decides it, or when none is needed.
+    `p`, `p_holm`: two-sided p value, and adjusted over the terms of the same split.
     `n`: items; `contributing`: items with a non-zero contribution; `few_items`: fewer than 10.
     `noise_floor`: the outcome's statistic between replicates of an unchanged cell; None when
         no cell was replicated (unknown, not zero).
@@ -53,6 +54,8 @@ class Estimate:
     envelope: Interval | None = None
     capped: Interval | None = None
     breakdown: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
 
     @property
     def excludes_zero(self) -> bool:
@@ -97,7 +100,8 @@ class NoiseFloor:
 
     `value`: mean over reference and target (None: no replicates). `upper`: 95% upper limit;
     with bitwise-identical replicates 1 - 0.05^(1/n). `cells`: value per replicated cell.
-    `readings`: one or two sentences saying how to read it.
+    `readings`: one or two sentences saying how to read it. `beyond_noise_p`: permutation p value
+    that reference and target differ by more than their replicates do (churn outcomes).
     """
 
     value: float | None
@@ -106,6 +110,7 @@ class NoiseFloor:
     n: int
     cells: Mapping[str, float] = field(default_factory=dict)
     readings: tuple[str, ...] = ()
+    beyond_noise_p: float | None = None
 
 
 @dataclass(frozen=True)
@@ -302,7 +307,8 @@ class Attribution:
           order_sensitivity[]        player, lo, hi, steps_run, steps_feasible
           blocks[]                   Estimate, name "backend+precision" for what is inseparable
           shares[]                   name, reportable, share, interval, n, noise_floor, reason
-          noise                      value, upper, replicate_pairs, n, cells{}, readings[]
+          noise                      value, upper, replicate_pairs, n, cells{}, readings[],
+                                     beyond_noise_p
           next_cells[]               cell, width_removed, fair_share_width_removed, decides[],
                                      separates, cost_s
           identified                 false: the split is refused, show blocks and next_cells
@@ -316,11 +322,11 @@ class Attribution:
         bridge                       path over cells with other levels, or null
         errors{cell}                 items not scored, per run cell
         verdict                      one plain sentence
-        notes[]                      what a reader must know (ties, merged factors, left-out metrics)
+        notes[]                      what a reader must know (ties, merged factors, ...)
 
         Estimate: name, estimate|null, interval [lo,hi]|null, bounds [lo,hi], verdict, n,
           contributing, few_items, noise_floor|null, se, df, simultaneous, envelope, capped,
-          breakdown, excludes_zero
+          breakdown, p, p_holm, excludes_zero
         ```
         """
         record: dict[str, Any] = clean(self)
