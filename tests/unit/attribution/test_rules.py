@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sameweights.attribution import rules
-from sameweights.attribution.capability import Rule
+from sameweights.attribution.capability import Rule, feasible
 from sameweights.attribution.dividends import Contrast, dividends
 from sameweights.attribution.lattice import Lattice, LatticeError, build_lattice
 
@@ -25,11 +25,7 @@ def lattice_of(k: int, needs: set[tuple[int, int]]) -> Lattice:
     limits = [
         Rule(factors[i], frozenset("1"), factors[j], frozenset("1")) for i, j in needs if i != j
     ]
-    run = [
-        cell
-        for cell in cells
-        if all(r.allows(dict(zip(factors, cell, strict=True))) for r in limits)
-    ]
+    run = [cell for cell in cells if feasible(dict(zip(factors, cell, strict=True)), limits)]
     return build_lattice(factors, ("0",) * k, ("1",) * k, run, limits)
 
 
