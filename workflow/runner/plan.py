@@ -1,4 +1,4 @@
-"""The default batch plan: a pure function of the requests' order and the batch size."""
+"""How requests become batches and rows: pure functions of the requests and a few numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 
 from runner.contract import KINDS, Request
+
+Row = tuple[list[int], list[int]]
+"""Context ids and the ids to score after them."""
 
 
 def plan_batches(requests: Iterable[Request], batch_size: int) -> list[list[Request]]:
@@ -36,3 +39,23 @@ def cut(items: Iterable[Request], size: int) -> list[list[Request]]:
     """Cut into lists of `size`; the last may be shorter."""
     iterator = iter(items)
     return list(iter(lambda: list(islice(iterator, size)), []))
+
+
+def cut_windows(request: Request, window: int | None) -> list[Row]:
+    """Return the rows to score: one, or disjoint windows where rolling text exceeds the model.
+
+    Windows follow lm-eval's rolling rule: each predicts up to `window` new tokens; the last one
+    is filled up with earlier tokens as context.
+    """
+    context, text = request.prompt_ids, request.continuation_ids
+    if window is None or len(context) + len(text) - 1 <= window:
+        return [(context, text)]
+    rows: list[Row] = [(context[-1:], text[:window])]
+    done = window
+    while done < len(text):
+        count = min(len(text) - done, window)
+        end = done + count
+        start = end - window - 1
+        rows.append((text[start:done], text[done:end]))
+        done = end
+    return rows

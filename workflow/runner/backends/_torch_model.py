@@ -130,13 +130,8 @@ def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
 
 
 def set_threads(threads: int) -> None:
-    """Fix torch's own thread counts; raises CheckFailure if another number is in force."""
+    """Fix torch's thread count; raises CheckFailure if another number is in force."""
     torch.set_num_threads(threads)
-    if torch.get_num_interop_threads() != 1:
-        try:
-            torch.set_num_interop_threads(1)
-        except RuntimeError as error:
-            raise CheckFailure(f"torch: interop threads: {error}") from error
     if torch.get_num_threads() != threads:
         raise CheckFailure(f"torch uses {torch.get_num_threads()} threads, asked for {threads}")
 
