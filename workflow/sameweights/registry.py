@@ -66,14 +66,24 @@ class DeviceEntry(Closed):
 
     `env` is set before a backend is imported; `requires_cpu_flags` are looked up in the CPU of a
     local device when the matrix is planned, so that an impossible cap is a listed exclusion.
+
+    For `transport: ssh`: `host` is an alias of the SSH configuration or [user@]name; `workdir`
+    and a `python` with a slash are relative to the home folder and to `workdir`; `launcher`
+    stands before the Python (`[caffeinate, -i]`, or a container by digest); `system_python` runs
+    the transport's own side; `expect` maps a probe to the pattern its output must show.
     """
 
     description: str
     note: str | None = None
     transport: Literal["local", "ssh"] = "local"
-    host: str | None = None
+    host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$")
+    ssh_config: str | None = None
     workdir: str | None = None
+    system_python: str = "python3"
     python: str | None = None
+    launcher: list[str] = Field(default_factory=list)
+    run_timeout_s: float | None = Field(default=None, gt=0)
+    expect: dict[str, str] = Field(default_factory=dict)
     accelerator: Literal["cpu", "cuda", "mps", "metal"] = "cpu"
     arch: Literal["x86_64", "aarch64", "arm64"] = "x86_64"
     compute_capability: str | None = None

@@ -75,7 +75,7 @@ def _push_run_fetch(
     folder = f"cells/{spec.identity}"
     pyz = transport.push(runner_pyz, f"runner-{file_sha256(runner_pyz)[:16]}.pyz")
     remote_requests = transport.push(requests, f"requests/{spec.requests_sha256}.jsonl")
-    model = transport.push(model_dir, f"models/{spec.model}")
+    model = transport.push(model_dir, f"models/{spec.model}", spec.files)
     cell = transport.push(cell_json, f"{folder}/cell.json")
     arguments = ["run", "--cell", cell, "--requests", remote_requests, "--model", model]
     code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)

@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from sameweights.remote.interrupts import cancelling
 
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH")
 """All that a device process inherits: a stray OMP_NUM_THREADS must not change its numbers."""
@@ -22,7 +24,7 @@ class LocalTransport:
         self.python = python or sys.executable
         self.workdir.mkdir(parents=True, exist_ok=True)
 
-    def push(self, source: Path, target: str) -> str:
+    def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
         """Copy a file (a folder stays where it is: it is on this disk already)."""
         if source.is_dir():
             return str(source.resolve())
@@ -47,15 +49,13 @@ class LocalTransport:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            previous = signal.getsignal(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-            try:
+
+            def kill() -> None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+            with cancelling(kill):
                 return child.wait()
-            finally:
-                signal.signal(signal.SIGTERM, previous)
-                if child.poll() is None:
-                    os.killpg(child.pid, signal.SIGKILL)
-                    child.wait()
 
     def fetch(self, source: str, target: Path) -> bool:
         """Copy one result file through a temporary name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,8 +17,11 @@ class Transport(Protocol):
     Remote paths are relative to the device's work folder and are made by the hub alone.
     """
 
-    def push(self, source: Path, target: str) -> str:
-        """Make a file or folder available on the device as `target`; return its path there."""
+    def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
+        """Make a file or folder available on the device as `target`; return its path there.
+
+        `hashes` are the known SHA-256 of a folder's files by relative path.
+        """
         ...
 
     def run(self, arguments: Sequence[str], log: Path) -> int:
