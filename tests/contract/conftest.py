@@ -1,0 +1,178 @@
+"""A tiny random Llama with its own tokenizer, made on the spot, and the backends under test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.backends import Backend, load_adapter
+from runner.contract import CellSpec
+
+WINDOW = 64
+EOS_PROMPT = "the end"
+"""The tiny model answers this prompt with nothing but its end-of-text token."""
+
+CORPUS = (
+    "the cat sat on the mat and the dog ran to the door",
+    "one two three four five six seven eight nine ten",
+    "a red fox jumps over the lazy brown dog at the end of the day",
+)
+
+FP32 = {"weights": "fp32", "activations": "fp32", "compute": "fp32"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A backend ready to run, an oracle of its numbers, and how it writes text."""
+
+    name: str
+    spec: CellSpec
+    backend: Backend
+    next_logprobs: Callable[[list[int]], list[float]]
+    encode: Callable[[str], list[int]]
+    decode: Callable[[list[int]], str]
+    eos: int
+
+
+def make_spec(adapter: str, options: dict[str, Any], recipe: dict[str, Any] = FP32) -> CellSpec:
+    return CellSpec(
+        cell=f"tiny/here/{adapter}/fp32/s0",
+        model="tiny",
+        device="here",
+        backend=adapter,
+        precision="fp32",
+        seed=0,
+        replicate=0,
+        adapter=adapter,
+        options=options,
+        recipe=recipe,
+        env={},
+        threads=1,
+        files={},
+        requests_sha256="",
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a 2-layer Llama, hidden size 32, vocabulary 300, window 64, fp32."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-llama")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|end|>", "<|pad|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>"
+    )
+    wrapped.save_pretrained(folder)
+    torch.manual_seed(11)
+    config = LlamaConfig(
+        vocab_size=len(wrapped),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=WINDOW,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=wrapped.eos_token_id,
+        pad_token_id=wrapped.pad_token_id,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        prompt = torch.tensor([wrapped.encode(EOS_PROMPT)])
+        hidden = model.model(prompt).last_hidden_state[0, -1]
+        model.lm_head.weight[wrapped.eos_token_id] = 40 * hidden / hidden.dot(hidden)
+    model.save_pretrained(folder)
+    assert "float32" in json.loads((folder / "config.json").read_text()).get("dtype", "")
+    return folder
+
+
+def open_case(name: str, folder: Path) -> Case:
+    adapter, options = BACKENDS[name]
+    spec = make_spec(adapter, options)
+    backend = load_adapter(adapter)(folder, spec)
+    if adapter == "fake":
+        return _fake_case(name, spec, backend)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    oracle = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="eager"
+    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def next_logprobs(ids: list[int]) -> list[float]:
+        with torch.no_grad():
+            return oracle(torch.tensor([ids])).logits[0, -1].log_softmax(-1).tolist()
+
+    return Case(
+        name,
+        spec,
+        backend,
+        next_logprobs,
+        lambda text: tokenizer.encode(text, add_special_tokens=False),
+        lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+        tokenizer.eos_token_id,
+    )
+
+
+def _fake_case(name: str, spec: CellSpec, backend: Backend) -> Case:
+    import numpy as np
+
+    def next_logprobs(ids: list[int]) -> list[float]:
+        columns = np.arange(64)
+        row = (7 * ids[-1] + (13 + ids[-1]) * columns) % 11 / 3
+        return (row - np.log(np.exp(row).sum())).tolist()
+
+    def encode(text: str) -> list[int]:
+        return [ord(c) % 63 + 1 for c in text]
+
+    return Case(name, spec, backend, next_logprobs, encode, lambda ids: "", 0)
+
+
+BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fake": ("fake", {"batch_size": 3}),
+    "torch-independent": ("torch", {"batch_size": 1}),
+    "torch-eager": ("torch", {"batch_size": 3, "attention": "eager"}),
+    "torch-left": ("torch", {"batch_size": 3, "padding_side": "left"}),
+    "torch-shared": ("torch", {"batch_size": 3, "scoring": "shared"}),
+    "lmeval": (
+        "lmeval",
+        {"batch_size": 1, "model_args": {"device": "cpu", "add_bos_token": False}},
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def open_backend(tiny_model: Path) -> Callable[[str], Case]:
+    cases: dict[str, Case] = {}
+
+    def get(name: str) -> Case:
+        if name not in cases:
+            cases[name] = open_case(name, tiny_model)
+        return cases[name]
+
+    return get
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def case(request: pytest.FixtureRequest, open_backend: Callable[[str], Case]) -> Case:
+    return open_backend(request.param)
