@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sameweights.attribution.bounds import Caps
 from sameweights.attribution.bridge import find_bridge, split_bridge
-from sameweights.attribution.capability import Rule, parse_rules
+from sameweights.attribution.capability import Capability, parse_rules
 from sameweights.attribution.classes import classify
 from sameweights.attribution.ends import choose_ends
 from sameweights.attribution.inference import CONFIDENCE
@@ -35,7 +35,7 @@ def attribute(
     reference: str,
     target: str,
     *,
-    rules: Iterable[Rule | str] = (),
+    rules: Iterable[Capability | str] = (),
     outcomes: Sequence[str] | None = None,
     path: str | None = None,
     caps: Caps | None = None,
@@ -85,12 +85,12 @@ def attribute(
     )
 
 
-def _parse(rules: Iterable[Rule | str], table: ItemTable) -> list[Rule]:
+def _parse(rules: Iterable[Capability | str], table: ItemTable) -> list[Capability]:
     levels = {
         factor: frozenset(run.levels[k] for run in table.runs)
         for k, factor in enumerate(table.factors)
     }
-    parsed: list[Rule] = []
+    parsed: list[Capability] = []
     for rule in rules:
         parsed += parse_rules([rule], levels) if isinstance(rule, str) else [rule]
     return parsed

@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sameweights.errors import UserError
+
 Levels = Mapping[str, frozenset[str]]
 
 _TEXT = re.compile(r"^\s*(?P<when>.+?)\s+(?P<verb>needs?|excludes?)\s+(?P<then>.+?)\s*$")
 _OR = re.compile(r"\s*\|\s*|\s+or\s+")
 
 
-class RuleError(ValueError):
+class RuleError(UserError):
     """A rule cannot be read, or names a level that no cell has."""
 
 
@@ -44,7 +46,24 @@ class Rule:
         return f"{'|'.join(sorted(self.levels))} {verb} {'|'.join(sorted(self.allowed))}"
 
 
-def feasible(cell: Mapping[str, str], rules: Iterable[Rule]) -> bool:
+@dataclass(frozen=True)
+class ImpossibleCells:
+    """Cells that cannot exist, by label (levels joined by "/"): what a registry worked out."""
+
+    labels: frozenset[str]
+
+    def allows(self, cell: Mapping[str, str]) -> bool:
+        """True when the cell {factor: level}, in factor order, is not listed."""
+        return "/".join(cell.values()) not in self.labels
+
+    def __str__(self) -> str:
+        return f"{len(self.labels)} cells listed as impossible"
+
+
+Capability = Rule | ImpossibleCells
+
+
+def feasible(cell: Mapping[str, str], rules: Iterable[Capability]) -> bool:
     """True when no rule forbids the cell {factor: level}."""
     return all(rule.allows(cell) for rule in rules)
 

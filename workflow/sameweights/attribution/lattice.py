@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sameweights.attribution.capability import Rule, feasible
+from sameweights.attribution.capability import Capability, feasible
 from sameweights.attribution.results import CornerState
+from sameweights.errors import UserError
 
 Levels = tuple[str, ...]
 
@@ -18,7 +19,7 @@ MAX_FACTORS = 10
 """2^10 corners; more differing factors than that is a mix-up of cells, not a comparison."""
 
 
-class LatticeError(ValueError):
+class LatticeError(UserError):
     """Reference, target and rules do not make a lattice; the message says why."""
 
 
@@ -87,7 +88,7 @@ def build_lattice(
     reference: Levels,
     target: Levels,
     run_cells: Iterable[Levels],
-    rules: Sequence[Rule] = (),
+    rules: Sequence[Capability] = (),
 ) -> Lattice:
     """Corners between two cells, feasibility from the rules, inseparable factors merged.
 
@@ -148,7 +149,7 @@ def _check_rules(
     family: set[int],
     run: set[Levels],
     factors: Sequence[str],
-    rules: Sequence[Rule],
+    rules: Sequence[Capability],
 ) -> None:
     for mask, levels in corners.items():
         if levels in run and mask not in family:

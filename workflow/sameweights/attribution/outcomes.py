@@ -13,12 +13,13 @@ import numpy as np
 from sameweights.attribution.inference import Floats
 from sameweights.attribution.table import CHURN_LEVELS, ItemTable
 from sameweights.attribution.view import Pair, View
+from sameweights.errors import UserError
 
 PROPORTION = "proportion"
 UNITS = {"kld": "nats"}
 
 
-class OutcomeError(ValueError):
+class OutcomeError(UserError):
     """The outcome is unknown or cannot be computed from this table; the message says why."""
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameweights.attribution.lattice import Levels
+from sameweights.errors import UserError
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -25,7 +26,7 @@ MISSING_CODE = -1
 DEFAULT_FACTORS = ("device", "backend", "precision")
 
 
-class TableError(ValueError):
+class TableError(UserError):
     """The item table is not rectangular, not unique, or lacks what was asked for."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sameweights.attribution.capability import Rule
+from sameweights.attribution.capability import Capability
 from sameweights.attribution.inference import Sampling, plan_sampling
 from sameweights.attribution.lattice import Lattice, Levels, build_lattice
 from sameweights.attribution.table import ItemTable, TableError
@@ -67,7 +67,9 @@ class View:
         return role == "replicate" or same == (role == "fewshot")
 
 
-def prepare(table: ItemTable, reference: Levels, target: Levels, rules: Sequence[Rule]) -> View:
+def prepare(
+    table: ItemTable, reference: Levels, target: Levels, rules: Sequence[Capability]
+) -> View:
     """Build the lattice and keep the items that every run corner scored.
 
     Items without a score in some run are left out everywhere, never counted as wrong, and their
