@@ -1,4 +1,4 @@
-"""Digests of our own source files: Snakemake does not see an edited package, a parameter it does."""
+"""Digests of our own source files, as parameters: Snakemake does not see an edited package."""
 
 from __future__ import annotations
 
