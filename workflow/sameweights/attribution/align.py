@@ -103,18 +103,19 @@ def build_tables(
     Raises TableError for runs that are not comparable, and for unknown names.
     """
     check_comparable(runs)
-    views = _filter_views(runs[0], filter_name)
+    views = filter_views(_filters_of(runs[0]), filter_name)
     tasks = sorted({task for task, _, _ in runs[0].rows})
-    metric_of = {task: _choose_metric(runs, task, metric) for task in tasks}
+    metric_of = {task: choose_metric(task, _common_metrics(runs, task), metric) for task in tasks}
     return [_build_table(runs, factors, name, view, metric_of) for name, view in views.items()]
 
 
-def _filter_views(run: RunRows, wanted: str | None) -> dict[str, dict[str, str]]:
-    """Per table: its name and the filter of each task."""
-    filters: dict[str, list[str]] = {}
-    for task, _, name in run.rows:
-        if name not in filters.setdefault(task, []):
-            filters[task].append(name)
+def filter_views(
+    filters: Mapping[str, Sequence[str]], wanted: str | None
+) -> dict[str, dict[str, str]]:
+    """Per table to build: its name, and the filter of each task.
+
+    `filters`: names per task. Tasks with several filters give one table per filter.
+    """
     several = list(dict.fromkeys(n for names in filters.values() if len(names) > 1 for n in names))
     known = sorted({name for names in filters.values() for name in names})
     if wanted is not None and wanted not in known:
@@ -126,18 +127,31 @@ def _filter_views(run: RunRows, wanted: str | None) -> dict[str, dict[str, str]]
     }
 
 
-def _choose_metric(runs: Sequence[RunRows], task: str, wanted: str | None) -> str:
-    """Metric of a task that every run has as a number."""
-    common: dict[str, None] = {}
-    for k, run in enumerate(runs):
-        names = {m: None for row in run.rows.values() if row.task == task for m in row.metrics}
-        common = names if k == 0 else {m: None for m in common if m in names}
-    if wanted is not None and wanted not in common:
-        raise TableError(f"metric {wanted!r}: task {task!r} has {sorted(common)} as numbers")
-    if not common:
+def choose_metric(task: str, names: Sequence[str], wanted: str | None) -> str:
+    """The wanted metric of a task, or the usual one; raises TableError."""
+    if wanted is not None and wanted not in names:
+        raise TableError(f"metric {wanted!r}: task {task!r} has {sorted(names)} as numbers")
+    if not names:
         raise TableError(f"task {task!r}: no metric is a number per item in every run")
-    order = [wanted] if wanted else [m for m in METRIC_ORDER if m in common]
-    return order[0] if order else next(iter(common))
+    preferred = [wanted] if wanted else [m for m in METRIC_ORDER if m in names]
+    return preferred[0] if preferred else names[0]
+
+
+def _filters_of(run: RunRows) -> dict[str, list[str]]:
+    filters: dict[str, list[str]] = {}
+    for task, _, name in run.rows:
+        if name not in filters.setdefault(task, []):
+            filters[task].append(name)
+    return filters
+
+
+def _common_metrics(runs: Sequence[RunRows], task: str) -> list[str]:
+    """Metrics of a task that are a number in every run, in the order of the first."""
+    per_run = [
+        dict.fromkeys(m for row in run.rows.values() if row.task == task for m in row.metrics)
+        for run in runs
+    ]
+    return [name for name in per_run[0] if all(name in names for names in per_run)]
 
 
 def _build_table(

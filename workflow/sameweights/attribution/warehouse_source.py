@@ -1,0 +1,268 @@
+"""The aligned item table out of the warehouse: the only file here that knows its columns.
+
+Table `items`, one row per (cell, replicate, task, doc_id, filter, metric); only status 'ok' is
+scored. See COLUMNS for what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from sameweights.attribution.align import choose_metric, filter_views
+from sameweights.attribution.lattice import Levels
+from sameweights.attribution.table import (
+    CHURN_LEVELS,
+    ItemTable,
+    Run,
+    SeedRole,
+    TableError,
+)
+
+Columns = Mapping[str, NDArray[Any]]
+
+FACTORS = ("model", "device", "backend", "precision")
+RUN_COLUMNS = (*FACTORS, "seed", "replicate")
+COLUMNS = (
+    *RUN_COLUMNS,
+    *("task", "doc_id", "filter", "metric", "value", "status"),
+    *(f"answer_{level}" for level in CHURN_LEVELS),
+    *("doc_hash", "prompt_hash"),
+)
+
+_READ = """
+SELECT {runs}, task, doc_id, doc_hash, prompt_hash,
+       CASE WHEN status = 'ok' THEN value END AS value, status = 'tie' AS tie, {codes}
+FROM items JOIN (SELECT unnest(?) AS task, unnest(?) AS filter, unnest(?) AS metric) AS wanted
+USING (task, filter, metric)
+WHERE model IN (SELECT unnest(?))
+ORDER BY {runs}, task, doc_id
+"""
+_CODE = (
+    "CASE WHEN answer_{0} IS NULL THEN 0 ELSE dense_rank() OVER (ORDER BY answer_{0}) END AS {0}"
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An item table with the two cell labels in its own spelling."""
+
+    table: ItemTable
+    reference: str
+    target: str
+
+
+def read_comparisons(
+    path: Path,
+    reference: str,
+    target: str,
+    metric: str | None = None,
+    filter_name: str | None = None,
+    sampled: bool = False,
+) -> list[Comparison]:
+    """One comparison per filter, from a warehouse file opened read-only.
+
+    Cells are "model/device/backend/precision", or "device/backend/precision" where one model was
+    run; "/sSEED" keeps that seed alone. `sampled`: seeds vary the draws. Raises TableError.
+    """
+    if not path.is_file():
+        raise TableError(f"{path}: no such warehouse; run the workflow first, or use --samples")
+    with duckdb.connect(str(path), read_only=True) as db:
+        _check_columns(db, path)
+        ends, seed = _find_ends(db, (reference, target))
+        views = _views(db, sorted({levels[0] for levels in ends}), metric, filter_name)
+        tables = [
+            _read_view(db, path, name, view, ends, seed, sampled) for name, view in views.items()
+        ]
+    return [Comparison(table, "/".join(ends[0]), "/".join(ends[1])) for table in tables]
+
+
+def _check_columns(db: duckdb.DuckDBPyConnection, path: Path) -> None:
+    try:
+        found = {row[0] for row in db.execute("DESCRIBE items").fetchall()}
+    except duckdb.CatalogException:
+        raise TableError(f"{path}: has no table 'items'") from None
+    if missing := [name for name in COLUMNS if name not in found]:
+        raise TableError(f"{path}: table 'items' lacks {missing}; found {sorted(found)}")
+
+
+def _find_ends(
+    db: duckdb.DuckDBPyConnection, labels: tuple[str, str]
+) -> tuple[tuple[Levels, Levels], int | None]:
+    """Levels of both cells, and the seed that a label names."""
+    rows = db.execute(f"SELECT DISTINCT {', '.join(FACTORS)} FROM items").fetchall()  # noqa: S608
+    known: list[Levels] = sorted(tuple(map(str, row)) for row in rows)
+    found, seeds = [], set()
+    for label in labels:
+        parts = label.split("/")
+        if len(parts) > 3 and parts[-1][:1] == "s" and parts[-1][1:].isdigit():
+            seeds.add(int(parts.pop()[1:]))
+        matches = [cell for cell in known if list(cell[-len(parts) :]) == parts]
+        if len(matches) != 1 or len(parts) < len(FACTORS) - 1:
+            cells = ["/".join(cell) for cell in matches or known]
+            problem = "is not in the warehouse" if not matches else "is more than one cell"
+            raise TableError(f"cell {label!r} {problem}; cells: {cells}")
+        found.append(matches[0])
+    if len(seeds) > 1:
+        raise TableError(f"{labels}: different seeds ask different prompts; name one seed or none")
+    return (found[0], found[1]), next(iter(seeds), None)
+
+
+def _views(
+    db: duckdb.DuckDBPyConnection, models: list[str], metric: str | None, filter_name: str | None
+) -> dict[str, list[tuple[str, str, str]]]:
+    """Per table: name and its (task, filter, metric) triples."""
+    rows = db.execute(
+        "SELECT DISTINCT task, filter, metric FROM items WHERE model IN (SELECT unnest(?)) "
+        "ORDER BY ALL",
+        [models],
+    ).fetchall()
+    have: dict[str, dict[str, list[str]]] = {}
+    for task, name, measured in rows:
+        have.setdefault(task, {}).setdefault(name, []).append(measured)
+    views = filter_views({task: list(names) for task, names in have.items()}, filter_name)
+    return {
+        view: [
+            (task, name, choose_metric(task, have[task][name], metric))
+            for task, name in chosen.items()
+        ]
+        for view, chosen in views.items()
+    }
+
+
+def _read_view(
+    db: duckdb.DuckDBPyConnection,
+    path: Path,
+    name: str,
+    view: Sequence[tuple[str, str, str]],
+    ends: tuple[Levels, Levels],
+    seed: int | None,
+    sampled: bool,
+) -> ItemTable:
+    query = _READ.format(
+        runs=", ".join(RUN_COLUMNS), codes=", ".join(_CODE.format(level) for level in CHURN_LEVELS)
+    )
+    tasks, filters, metrics = (list(column) for column in zip(*view, strict=True))
+    models = sorted({levels[0] for levels in ends})
+    columns = db.execute(query, [tasks, filters, metrics, models]).fetchnumpy()
+    plain = {key: _plain(column) for key, column in columns.items()}
+    runs, notes = align_runs(_split_runs(plain, seed), ends, str(path))
+    table = _assemble(runs, dict(zip(tasks, filters, strict=True)), sampled)
+    metric = "+".join(dict.fromkeys(metrics))
+    return replace(table, filter=name, metric=metric, notes=(*table.notes, *notes))
+
+
+def _plain(column: NDArray[Any]) -> NDArray[Any]:
+    """A masked column as a plain one: NaN for numbers, False for flags."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    return column.filled(np.nan if column.dtype.kind == "f" else column.dtype.type(0))
+
+
+def _split_runs(columns: Columns, seed: int | None) -> list[tuple[Run, Columns]]:
+    """Cut the ordered columns where the run changes."""
+    n = len(columns["task"])
+    changes = np.zeros(n, dtype=np.bool_)
+    changes[:1] = True
+    for name in RUN_COLUMNS:
+        changes[1:] |= columns[name][1:] != columns[name][:-1]
+    starts = [*np.flatnonzero(changes).tolist(), n]
+    runs: list[tuple[Run, Columns]] = []
+    for start, stop in pairwise(starts):
+        block: Columns = {name: column[start:stop] for name, column in columns.items()}
+        levels = tuple(str(block[name][0]) for name in FACTORS)
+        run = Run(levels, int(block["replicate"][0]), int(block["seed"][0]))
+        if seed is None or run.seed == seed:
+            runs.append((run, block))
+    return runs
+
+
+def align_runs(
+    runs: Sequence[tuple[Run, Columns]], ends: tuple[Levels, Levels], source: str
+) -> tuple[list[tuple[Run, Columns]], list[str]]:
+    """The comparability gate. Cells between the two ends must pass it; others are left out.
+
+    Raises TableError when items are missing, repeated or differ by doc_hash or prompt_hash (the
+    latter per seed: few-shot seeds ask different prompts).
+    """
+    first: dict[int, Columns] = {}
+    for run, block in runs:
+        if run.levels == ends[0]:
+            first.setdefault(run.seed, block)
+    kept, notes = [], []
+    for run, block in runs:
+        if run.seed not in first:
+            notes.append(f"{run.cell} seed {run.seed}: left out, the reference lacks this seed")
+            continue
+        problem = _mismatch(first[run.seed], block)
+        if problem is None:
+            kept.append((run, block))
+            continue
+        text = f"{run.cell} s{run.seed} #{run.replicate}: {problem}"
+        if all(
+            level in pair for level, pair in zip(run.levels, zip(*ends, strict=True), strict=True)
+        ):
+            raise TableError(f"{source}: not comparable with the reference: {text}")
+        notes.append(f"left out, not comparable: {text}")
+    return kept, notes
+
+
+def _mismatch(a: Columns, b: Columns) -> str | None:
+    """Why two runs of one seed are not the same items, or None."""
+    keys_a, keys_b = _keys(a), _keys(b)
+    if keys_a != keys_b:
+        differing = sorted(set(keys_a) ^ set(keys_b)) or [k for k in keys_b if keys_b.count(k) > 1]
+        return f"{len(differing)} items missing or repeated, e.g. {differing[0]}"
+    for name in ("doc_hash", "prompt_hash"):
+        differ = np.flatnonzero(a[name] != b[name])
+        if len(differ):
+            return (
+                f"{name} differs on {len(differ)} of {len(keys_a)} items, e.g. {keys_a[differ[0]]}"
+            )
+    return None
+
+
+def _keys(block: Columns) -> list[tuple[str, int]]:
+    return list(zip(block["task"].tolist(), block["doc_id"].tolist(), strict=True))
+
+
+def _assemble(
+    runs: Sequence[tuple[Run, Columns]], filter_of: Mapping[str, str], sampled: bool
+) -> ItemTable:
+    keys = _keys(runs[0][1])
+    if len(set(keys)) != len(keys):
+        raise TableError("the reference has the same item twice")
+    tasks = list(filter_of)
+    values = np.stack([block["value"] for _, block in runs]).astype(np.float64)
+    finite = values[np.isfinite(values)]
+    unit = bool(((finite >= 0) & (finite <= 1)).all())
+    codes = {
+        level: np.stack([block[level] for _, block in runs]).astype(np.int32) - 1
+        for level in CHURN_LEVELS
+    }
+    return ItemTable(
+        factors=FACTORS,
+        runs=tuple(run for run, _ in runs),
+        keys=tuple((task, doc_id, filter_of[task]) for task, doc_id in keys),
+        values=values,
+        codes={level: code for level, code in codes.items() if (code >= 0).any()},
+        strata=np.array([tasks.index(task) for task, _ in keys], dtype=np.int64),
+        value_range=(0.0, 1.0) if unit else (-np.inf, np.inf),
+        flags={"tie": np.stack([block["tie"] for _, block in runs]).astype(np.bool_)},
+        seeds=_seed_role(runs, sampled),
+    )
+
+
+def _seed_role(runs: Sequence[tuple[Run, Columns]], sampled: bool) -> SeedRole:
+    """What seeds vary here: prompts that differ between seeds mean few-shot draws."""
+    if sampled:
+        return "sampling"
+    first = runs[0][1]["prompt_hash"]
+    return "fewshot" if any((b["prompt_hash"] != first).any() for _, b in runs) else "replicate"
