@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,30 @@ MAX_GEN_TOKS = 256
 """What lm-eval's `hf` model generates where a task sets no budget."""
 
 
+GENERIC_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
+
+
+def load_tokenizer(model_dir: Path) -> Any:
+    """Load the folder's tokenizer as AutoTokenizer would, without torch where that is possible.
+
+    AutoTokenizer imports torch (seconds); the generic classes load straight from tokenizer.json.
+    """
+    config = json.loads((model_dir / "tokenizer_config.json").read_text(encoding="utf-8"))
+    if config.get("tokenizer_class") in GENERIC_CLASSES:
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast.from_pretrained(model_dir, local_files_only=True)
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model_dir, local_files_only=True, trust_remote_code=False)
+
+
 class HubTokenizer(TemplateLM):  # type: ignore[misc]  # lm-eval ships no types
     """Encodes exactly as `HFLM` does; every request for a number is an error."""
 
     def __init__(self, model_dir: Path) -> None:
         super().__init__()
-        os.environ.setdefault("USE_TORCH", "0")
-        from transformers import AutoTokenizer
-
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(
-            model_dir, local_files_only=True, trust_remote_code=False
-        )
+        self.tokenizer: Any = load_tokenizer(model_dir)
         config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
         self.window = next((config[k] for k in WINDOW_KEYS if config.get(k)), DEFAULT_WINDOW)
 
