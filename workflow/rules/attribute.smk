@@ -9,6 +9,8 @@ rule attribute:
         LAYOUT.attribution,
     log:
         LAYOUT.results / "logs/attribute.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         reference="/".join(CONFIG.reference.model_dump().values()),
         target="/".join(CONFIG.target.model_dump().values()),

@@ -17,6 +17,7 @@ try:
 except UserError as error:
     sys.exit(f"error: {error}")
 
+RENDERERS = [f"sameweights/{name}.py" for name in ("requests", "tasks", "tokenizer")]
 LAYOUT = Layout(Path(CONFIG.results))
 RUNS = MATRIX.runs
 
@@ -30,6 +31,11 @@ wildcard_constraints:
     seed=r"\d+",
     run=r"[^/]+/[^/]+/[^/]+/[^/]+/s\d+/r\d+",
 
+
+if workflow.is_main_process:
+    for cell in MATRIX.cells:
+        if cell.reason:
+            print(f"excluded: {cell.id}: {cell.reason}", file=sys.stderr)
 
 if workflow.is_main_process and not workflow.dryrun:
     # A failure is no measurement: forget it, so that this invocation tries the cell again.

@@ -8,6 +8,8 @@ rule fetch_model:
         manifest=LAYOUT.manifest("{model}"),
     log:
         LAYOUT.results / "logs/fetch_model/{model}.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         entry=lambda w: REGISTRIES.models.get(w.model, "models").model_dump(),
     message:
@@ -21,6 +23,8 @@ rule pack_runner:
         LAYOUT.runner,
     log:
         LAYOUT.results / "logs/pack_runner.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         source=source_digest("runner"),
     message:
@@ -40,12 +44,14 @@ rule render_requests:
         meta=LAYOUT.requests_meta("{model}", "{seed}"),
     log:
         LAYOUT.results / "logs/render_requests/{model}.s{seed}.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         tasks=CONFIG.tasks,
         limit=CONFIG.limit,
         num_fewshot=CONFIG.num_fewshot,
         chat_template=lambda w: REGISTRIES.models.get(w.model, "models").chat_template,
-        source=source_digest("sameweights/requests.py", "sameweights/tasks.py"),
+        source=source_digest(*RENDERERS),
     message:
         "Render the requests of {wildcards.model}, seed {wildcards.seed}, with lm-eval"
     script:
@@ -61,6 +67,8 @@ rule measure_canary:
         LAYOUT.canary("{model}"),
     log:
         LAYOUT.results / "logs/measure_canary/{model}.log",
+    conda:
+        "../../envs/hub.yaml"
     message:
         "Measure the canary's reference values of {wildcards.model}"
     script:

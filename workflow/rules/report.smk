@@ -14,6 +14,8 @@ rule report:
         summary=LAYOUT.results / "report.md",
     log:
         LAYOUT.results / "logs/report.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         source=source_digest("sameweights/report"),
     message:
@@ -30,6 +32,8 @@ rule check_cells:
         touch(LAYOUT.results / "cells.checked"),
     log:
         LAYOUT.results / "logs/check_cells.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         results=LAYOUT.results,
     message:

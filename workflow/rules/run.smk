@@ -11,6 +11,8 @@ rule specify_cells:
         LAYOUT.results / "specs/{model}/s{seed}.json",
     log:
         LAYOUT.results / "logs/specify_cells/{model}.s{seed}.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         matrix=describe_matrix(MATRIX, REGISTRIES),
         backends={b: e.model_dump() for b, e in REGISTRIES.backends.entries.items()},
@@ -35,6 +37,8 @@ rule run_cell:
         record=LAYOUT.run("{run}") / "run.json",
     log:
         LAYOUT.results / "logs/run_cell/{run}.log",
+    conda:
+        "../../envs/hub.yaml"
     resources:
         **SLOTS,
     params:

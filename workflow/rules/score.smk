@@ -14,6 +14,8 @@ rule score_cells:
         LAYOUT.results / "scores/{model}/s{seed}.json",
     log:
         LAYOUT.results / "logs/score_cells/{model}.s{seed}.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         source=source_digest("sameweights/score.py", "sameweights/replay.py"),
     message:

@@ -7,6 +7,8 @@ rule write_matrix:
         LAYOUT.matrix,
     log:
         LAYOUT.results / "logs/write_matrix.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         matrix=describe_matrix(MATRIX, REGISTRIES),
     message:
@@ -25,7 +27,10 @@ rule warehouse:
         LAYOUT.warehouse,
     log:
         LAYOUT.results / "logs/warehouse.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
+        results=LAYOUT.results,
         source=source_digest("sameweights/warehouse.py"),
     message:
         "Rebuild the warehouse from Parquet"
@@ -40,6 +45,8 @@ rule compare_cells:
         LAYOUT.comparison,
     log:
         LAYOUT.results / "logs/compare_cells.log",
+    conda:
+        "../../envs/hub.yaml"
     params:
         source=source_digest(
             "sameweights/compare.py", "sameweights/align.py", "sameweights/metrics"

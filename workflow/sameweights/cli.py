@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from sameweights.attribution.cli import attribute_command
 from sameweights.errors import UserError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("attribute")(attribute_command)
 
 
 @app.command("run-cell")

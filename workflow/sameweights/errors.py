@@ -14,5 +14,5 @@ def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Format the nearest allowed name and the whole list, for the end of an error message."""
     names = sorted(map(str, allowed))
     near = difflib.get_close_matches(found, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
     return f"{hint} allowed: {', '.join(names) or 'nothing (the registry is empty)'}"
