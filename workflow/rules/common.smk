@@ -23,7 +23,8 @@ RUNS = MATRIX.runs
 
 
 def slot_of(device):
-    return "slot_" + device.replace("-", "_").replace(".", "_")
+    plain = device.replace("-", "_").replace(".", "_")
+    return f"slot_{plain}"
 
 
 wildcard_constraints:
