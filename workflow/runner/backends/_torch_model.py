@@ -147,6 +147,19 @@ def check_capability() -> str:
     return found
 
 
+def refuse_sliding_windows(loaded: Loaded) -> None:
+    """Refuse shared scoring of a model whose layers do not all see the whole text.
+
+    Raises CheckFailure: the mask of shared scoring would widen such a layer's view, silently.
+    """
+    kinds = set(getattr(loaded.model.config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        raise CheckFailure(
+            f"cell.json: options: 'scoring' is 'shared', but the model has layers of the kinds "
+            f"{sorted(kinds)}; allowed: full_attention. Use 'independent'"
+        )
+
+
 def _refuse_unsupported(folder: Path, generation: Any) -> None:
     for key in UNSUPPORTED_GENERATION:
         value = getattr(generation, key, None)

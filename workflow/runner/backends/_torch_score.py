@@ -1,4 +1,4 @@
-"""Log-likelihoods: every row in full, or the prompt once and its continuations on its cache."""
+"""Log-likelihoods: every row in full, or a prompt once with all its continuations behind it."""
 
 from __future__ import annotations
 
@@ -25,26 +25,47 @@ def score_independent(
 
 
 def score_shared(loaded: Loaded, batch: list[Request]) -> list[Response]:
-    """Run the prompt that all requests of the batch share once, then all continuations at once.
+    """Run the prompt that all requests of the batch share once, with their continuations behind.
 
-    The first token of every continuation is scored on the prompt's last logits.
+    One row holds the prompt and then every continuation without its last token. A mask lets a
+    continuation see the prompt and itself; its positions start where the prompt ends. The first
+    token of every continuation is scored on the prompt's last logits.
     """
-    prompt = torch.tensor([batch[0].prompt_ids], device=loaded.device)
+    prompt = batch[0].prompt_ids
     tails = [request.continuation_ids[:-1] for request in batch]
-    longest = max(map(len, tails))
-    first, cache = loaded.forward(prompt, keep=1, use_cache=longest > 0)
-    rest = first[:, :0].expand(len(batch), 0, -1)
-    if longest:
-        if len(batch) > 1:
-            cache.batch_repeat_interleave(len(batch))
-        ids = torch.tensor([tail + [0] * (longest - len(tail)) for tail in tails])
-        rest, _ = loaded.forward(ids.to(loaded.device), cache=cache, use_cache=True)
-    responses = []
-    for request, tail, logits in zip(batch, tails, rest, strict=True):
+    row = prompt + [token for tail in tails for token in tail]
+    mask = positions = None
+    if len(row) > len(prompt):
+        mask, positions = share_prefix(len(prompt), list(map(len, tails)), loaded.model.dtype)
+        mask, positions = mask.to(loaded.device), positions.to(loaded.device)
+    logits, _ = loaded.forward(
+        torch.tensor([row], device=loaded.device),
+        keep=len(row) - len(prompt) + 1,
+        mask=mask,
+        positions=positions,
+    )
+    responses, start = [], 1
+    for request, tail in zip(batch, tails, strict=True):
+        own = torch.cat([logits[0, :1], logits[0, start : start + len(tail)]])
+        start += len(tail)
         evidence = Evidence()
-        evidence.add(torch.cat([first[0], logits[: len(tail)]]), request.continuation_ids)
+        evidence.add(own, request.continuation_ids)
         responses.append(_answer(request, evidence))
     return responses
+
+
+def share_prefix(
+    prompt: int, tails: list[int], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the additive mask [1, 1, N, N] and the positions [1, N] of prompt and tails."""
+    lengths = torch.tensor([prompt, *tails])
+    segment = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    visible = (segment == segment[:, None]) | (segment == 0)
+    visible &= torch.ones_like(visible).tril()
+    mask = torch.zeros(visible.shape, dtype=dtype)
+    mask.masked_fill_(~visible, torch.finfo(dtype).min)
+    positions = [*range(prompt), *(prompt + k for tail in tails for k in range(tail))]
+    return mask[None, None], torch.tensor([positions])
 
 
 def _run_rows(loaded: Loaded, rows: list[Row], padding_side: str) -> list[torch.Tensor]:

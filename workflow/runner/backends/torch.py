@@ -10,7 +10,12 @@ import torch
 
 from runner.backends._int8_selftest import check_int8_products
 from runner.backends._torch_generate import generate_batch
-from runner.backends._torch_model import check_capability, load_model, set_threads
+from runner.backends._torch_model import (
+    check_capability,
+    load_model,
+    refuse_sliding_windows,
+    set_threads,
+)
 from runner.backends._torch_score import score_independent, score_shared
 from runner.contract import CellSpec, Request, Response
 from runner.options import Option, OptionError, match_recipe, resolve_options
@@ -57,6 +62,8 @@ class Backend:
         self.loaded = load_model(
             model_dir, self.recipe, self.options["attention"], self.options["device"]
         )
+        if self.shared:
+            refuse_sliding_windows(self.loaded)
         self.window: int | None = self.loaded.window
 
     def plan(self, requests: list[Request]) -> list[list[Request]]:
