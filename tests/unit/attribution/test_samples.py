@@ -138,7 +138,7 @@ def test_ten_arguments_stay_in_numeric_order() -> None:
 def test_short_item_set_is_refused(tmp_path: Path, drop: int) -> None:
     short = tmp_path / "short.jsonl"
     write_changed(CASES / "two_filters_a.jsonl", short, lambda records: records.pop(drop))
-    with pytest.raises(TableError, match="1 items of .* are not in .*39 are in both"):
+    with pytest.raises(TableError, match=r"1 items of .* are not in .*39 are in both"):
         read_tables([(A, CASES / "two_filters_a.jsonl"), (B, short)])
 
 

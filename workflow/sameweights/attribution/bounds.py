@@ -7,6 +7,7 @@ labelled so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 from scipy import optimize, special
@@ -150,10 +151,15 @@ class CapProgram:
         if not coefficients.any():
             return None
         at_zero = self._smallest_cap((np.r_[coefficients, 0.0], -constant))
-        needed = self._smallest_cap(None)
+        needed = self.smallest_cap_of_data
         if at_zero is None or needed is None or at_zero <= needed + TOLERANCE:
             return None
         return at_zero
+
+    @cached_property
+    def smallest_cap_of_data(self) -> float | None:
+        """Smallest common cap that the run cells allow."""
+        return self._smallest_cap(None)
 
     def _smallest_cap(self, equality: tuple[Floats, float] | None) -> float | None:
         k = len(self.missing)

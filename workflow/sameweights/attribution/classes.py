@@ -68,7 +68,8 @@ def name_pattern(view: View, changed: NDArray[np.bool_]) -> str:
         return TRANSIENT if any(state.values()) else STABLE
     flipping = [mask for mask, flips in state.items() if flips]
     minimal = [m for m in flipping if not any(sub & m == sub and sub != m for sub in flipping)]
-    names = dict.fromkeys(_name_set(lattice, m, state) for m in sorted(minimal, key=_small_first))
+    minimal.sort(key=lambda mask: (len(lattice.tops(mask)), lattice.tops(mask)))
+    names = dict.fromkeys(_name_set(lattice, mask, state) for mask in minimal)
     return "|".join(sorted(names, key=lambda name: name.startswith("[")))
 
 

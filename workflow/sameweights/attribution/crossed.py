@@ -36,8 +36,7 @@ def add_seed_variance(means: Means, by_seed: Floats) -> Means:
         + (ms_residual / (n * seeds)) ** 2 / df_residual
     )
     total = item_var + seed_var
-    counted = (seed_var > 0) & (spread > 0)
-    df = np.where(counted, total**2 / np.where(spread > 0, spread, 1.0), means.df)
+    df = np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), means.df)
     cov = means.cov + np.diag(seed_var)
     # A very unsettled seed can push the formula below one; one is the least that has a quantile.
     return replace(means, cov=cov, df=np.where(means.df < 1, means.df, np.maximum(df, 1.0)))

@@ -20,7 +20,7 @@ from sameweights.attribution.results import Interval
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-MAX_Z_DRAWS = 1 << 16
+MAX_Z_DRAWS = 1 << 14
 
 
 @dataclass(frozen=True)

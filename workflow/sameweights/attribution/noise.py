@@ -103,11 +103,13 @@ def permutation_test(reference: Codes, target: Codes, draws: int = 4999, seed: i
     differ = codes[:, None, moving] != codes[None, :, moving]
     statistic = np.stack([_excess(differ, list(split), total) for split in splits])
     observed = statistic[0].sum()
-    items = np.arange(statistic.shape[1])
-    reached = 0
-    for _ in range(draws):
-        picked = statistic[rng.integers(len(statistic), size=len(items)), items].sum()
-        reached += bool(picked >= observed - 1e-9)
+    # Items of one pattern are exchangeable: drawing how often each split falls is enough.
+    patterns, counts = np.unique(statistic.round(12), axis=1, return_counts=True)
+    even = np.full(len(splits), 1 / len(splits))
+    permuted = np.zeros(draws)
+    for pattern, count in zip(patterns.T, counts, strict=True):
+        permuted += rng.multinomial(count, even, size=draws) @ pattern
+    reached = int((permuted >= observed - 1e-9).sum())
     return (1 + reached) / (1 + draws)
 
 

@@ -40,10 +40,10 @@ def split_outcome(name: str, view: View, options: SplitOptions) -> OutcomeSplit:
     lattice = view.lattice
     estimator = build_estimator(name, view, options)
     headline, fair = rules.headline(lattice), rules.fair_shares(lattice)
-    (total,), _ = estimator.estimate({"total": rules.total(lattice)})
-    mains, critical = estimator.estimate(headline)
+    (total,) = estimator.estimate({"total": rules.total(lattice)})
+    mains, critical = estimator.estimate_family(headline)
     chain = rules.finest_run_chain(lattice)
-    blocks = estimator.terms(rules.chain_steps(lattice, chain))
+    blocks = estimator.estimate(rules.chain_steps(lattice, chain))
     cells = rank_next_cells(lattice, headline, fair, _width(estimator), view.table.cost_s)
     unit, noise = estimator.outcome.unit, estimator.noise
     return OutcomeSplit(
@@ -51,9 +51,9 @@ def split_outcome(name: str, view: View, options: SplitOptions) -> OutcomeSplit:
         unit=unit,
         total=total,
         headline=mains,
-        interactions=estimator.terms(rules.interactions(lattice)),
-        fair_share=estimator.terms(fair),
-        path_average=estimator.terms(rules.path_average(lattice)),
+        interactions=estimator.estimate(rules.interactions(lattice)),
+        fair_share=estimator.estimate_family(fair)[0],
+        path_average=estimator.estimate(rules.path_average(lattice)),
         path=_path(estimator, options.path, chain),
         order_sensitivity=_order_sensitivity(estimator),
         blocks=blocks,
@@ -89,7 +89,7 @@ def _path(estimator: Estimator, named: str | None, chain: Sequence[int]) -> Path
     chain = rules.chain_of_path(lattice, named) if named else chain
     steps = rules.chain_steps(lattice, chain)
     cells = tuple(lattice.cell(mask) for mask in chain)
-    return PathSplit(">".join(steps), cells, estimator.terms(steps))
+    return PathSplit(">".join(steps), cells, estimator.estimate(steps))
 
 
 def _order_sensitivity(estimator: Estimator) -> tuple[OrderRange, ...]:
@@ -112,4 +112,4 @@ def _raw_total(estimator: Estimator, options: SplitOptions) -> Estimate | None:
         return None
     raw = f"churn_{churn_level_of(name, estimator.view.table)}"
     beside = build_estimator(raw, estimator.view, options)
-    return beside.terms({"raw churn": rules.total(estimator.view.lattice)})[0]
+    return beside.estimate({"raw churn": rules.total(estimator.view.lattice)})[0]

@@ -65,24 +65,27 @@ class Estimator:
         limits = (float(self.outcome.lo.mean()), float(self.outcome.hi.mean()))
         return CapProgram(self.view.lattice, means, limits)
 
-    def estimate(self, terms: Terms) -> tuple[tuple[Estimate, ...], float | None]:
-        """Estimates of the terms of one split and their simultaneous critical value."""
+    def estimate_family(self, terms: Terms) -> tuple[tuple[Estimate, ...], float | None]:
+        """Estimates with simultaneous intervals over the family, and their critical value."""
+        known = [contrast for contrast in terms.values() if self.is_run(contrast)]
+        critical = None
+        if len(known) > 1:
+            means = self.means(known)
+            if means.df.min() >= 1:
+                critical = max_z_critical(means.cov, float(means.df.min()))
+        return self.estimate(terms, critical), critical
+
+    def estimate(self, terms: Terms, critical: float | None = None) -> tuple[Estimate, ...]:
+        """Estimates of named contrasts: a point where every cell was run, bounds elsewhere."""
         known = [name for name, contrast in terms.items() if self.is_run(contrast)]
         found: dict[str, Estimate] = {}
-        critical = None
         if known:
             means = self.means([terms[name] for name in known])
-            if len(known) > 1 and means.df.min() >= 1:
-                critical = max_z_critical(means.cov, float(means.df.min()))
             found = dict(zip(known, self._identified(known, means, critical), strict=True))
-        for name, contrast in terms.items():
-            if name not in found:
-                found[name] = self._bounded(name, contrast)
-        return tuple(found[name] for name in terms), critical
-
-    def terms(self, terms: Terms) -> tuple[Estimate, ...]:
-        """Estimates of the terms of one split."""
-        return self.estimate(terms)[0]
+        return tuple(
+            found[name] if name in found else self._bounded(name, contrast)
+            for name, contrast in terms.items()
+        )
 
     def means(self, contrasts: Sequence[Contrast]) -> Means:
         """Clustered means of identified contrasts, with the variance of few-shot seeds if any."""
