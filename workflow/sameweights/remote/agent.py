@@ -244,6 +244,7 @@ def start(name: str) -> None:
                 os.unlink(f"{job}/{stale}")
         if os.fork() == 0:
             os.setsid()
+            guard.close()  # the supervisor lives on; the guard must not
             if os.fork() == 0:
                 detach(job, spec, lock)
             os._exit(0)

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -19,8 +20,8 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/l
 SERVER = """\
 Port {port}
 ListenAddress 127.0.0.1
-HostKey {folder}/host_key
-AuthorizedKeysFile {folder}/user_key.pub
+HostKey "{folder}/host_key"
+AuthorizedKeysFile "{folder}/user_key.pub"
 PidFile none
 UsePAM no
 StrictModes no
@@ -36,7 +37,7 @@ Host loopback
   HostName 127.0.0.1
   Port {port}
   User {user}
-  IdentityFile {folder}/user_key
+  IdentityFile "{folder}/user_key"
   IdentitiesOnly yes
   IdentityAgent none
 """
@@ -101,8 +102,9 @@ class LoopbackSshd:
         cut = 0
         for pid in descendants(self._server.pid):
             if _name(pid).startswith("sshd"):
-                os.kill(pid, signal.SIGKILL)
-                cut += 1
+                with suppress(ProcessLookupError):  # it ended by itself
+                    os.kill(pid, signal.SIGKILL)
+                    cut += 1
         return cut
 
     def stop(self) -> None:

@@ -52,7 +52,8 @@ class SshTransport:
         self.timeout_s = timeout_s
         self._delays_s = delays_s
         self._reached = False
-        self._progress = 0
+        self.moved_bytes = 0
+        """Bytes of files sent and of logs received so far; also the sign of progress."""
 
     def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
         """Send what the device does not have yet; return the path there.
@@ -83,7 +84,7 @@ class SshTransport:
                     handle.seek(int(words[2]))
                     while block := handle.read(BLOCK_BYTES):
                         session.send(block)
-                        self._progress += 1
+                        self.moved_bytes += len(block)
 
     def run(self, arguments: Sequence[str], log: Path) -> int:
         """Run to the end, re-attaching to the job after any loss; the log lands in `log`.
@@ -126,9 +127,9 @@ class SshTransport:
                         raise TransportError(f"device {self.device!r}: follow: its log has no end")
                     output.write(session.read_exactly(size))
                     output.flush()
+                    self.moved_bytes += size
                 elif words != ["beat"]:
                     raise TransportError(f"device {self.device!r}: follow: it answered {words}")
-                self._progress += 1
 
     def _cancel(self, name: str, attempt: str) -> None:
         try:
@@ -182,12 +183,12 @@ class SshTransport:
     def _retry(self, action: Callable[[], T]) -> T:
         """Repeat an action while the link breaks; progress made in between starts over."""
         while True:
-            before = self._progress
+            before = self.moved_bytes
             for delay_s in (*(self._delays_s if self._reached else FIRST_DELAYS_S), None):
                 try:
                     result = action()
                 except ConnectionLost:
-                    if self._progress != before:
+                    if self.moved_bytes != before:
                         self._reached = True
                         break
                     if delay_s is None:
