@@ -99,7 +99,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.no_grad():
         prompt = torch.tensor([wrapped.encode(EOS_PROMPT)])
         hidden = model.model(prompt).last_hidden_state[0, -1]
-        model.lm_head.weight[wrapped.eos_token_id] = 40 * hidden / hidden.dot(hidden)
+        model.lm_head.weight[wrapped.eos_token_id] = 9 * hidden / hidden.dot(hidden)
     model.save_pretrained(folder)
     assert "float32" in json.loads((folder / "config.json").read_text()).get("dtype", "")
     return folder
