@@ -70,7 +70,9 @@ class DeviceEntry(Closed):
     For `transport: ssh`: `host` is an alias of the SSH configuration or [user@]name; `workdir`
     and a `python` with a slash are relative to the home folder and to `workdir`; `launcher`
     stands before the Python (`[caffeinate, -i]`, or a container by digest); `system_python` runs
-    the transport's own side; `expect` maps a probe to the pattern its output must show.
+    the transport's own side; `requirements` is the lock file for `python`, installed by
+    `sameweights provision`; `run_timeout_s` ends a run that hangs.
+    `expect` maps a probe to the pattern its output must show before a run.
     """
 
     description: str
@@ -81,6 +83,7 @@ class DeviceEntry(Closed):
     workdir: str | None = None
     system_python: str = "python3"
     python: str | None = None
+    requirements: str | None = None
     launcher: list[str] = Field(default_factory=list)
     run_timeout_s: float | None = Field(default=None, gt=0)
     expect: dict[str, str] = Field(default_factory=dict)

@@ -45,6 +45,7 @@ def test_connection_cut_at_twenty_random_moments(device: Any) -> None:
     device.when([f"item {n}" for n in moments], cut)
     assert device.run().outcome == "complete"
     assert len(cuts) == 20 and all(cuts)
+    device.write_cell(N)  # no gates, equal results
     assert len(device.starts()) == 1
     assert_whole(device)
 

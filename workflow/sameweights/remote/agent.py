@@ -364,9 +364,14 @@ def cancel(name: str, attempt: str) -> None:
 
 
 def facts() -> None:
-    """Run each command of one line {name: argv} and send {name: {"exit_code", "output"}}."""
+    """Read one line {name: argv} and send {name: {"exit_code", "output"}}."""
+    say(json.dumps(find_facts(json.loads(listen()))))
+
+
+def find_facts(probes: dict) -> dict:  # type: ignore[type-arg]
+    """Run each command by itself; one that does not exist is "missing"."""
     found = {}
-    for name, argv in json.loads(listen()).items():
+    for name, argv in probes.items():
         try:
             done = subprocess.run(
                 argv,
@@ -381,7 +386,7 @@ def facts() -> None:
             found[name] = {"exit_code": None, "output": "missing"}
         except (OSError, subprocess.TimeoutExpired) as error:
             found[name] = {"exit_code": None, "output": str(error)}
-    say(json.dumps(found))
+    return found
 
 
 COMMANDS = {

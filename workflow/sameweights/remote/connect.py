@@ -20,7 +20,7 @@ def connect(
 ) -> Transport:
     """Return the device's transport; nothing is contacted yet."""
     if device.transport == "local":
-        return LocalTransport(local_workdir / name, device.python)
+        return LocalTransport(local_workdir / name, device.python, device.expect)
     return connect_ssh(name, device, known_hosts)
 
 
@@ -32,6 +32,7 @@ def connect_ssh(name: str, device: DeviceEntry, known_hosts: Path = KNOWN_HOSTS)
         env=device.env,
         launcher=device.launcher,
         timeout_s=device.run_timeout_s,
+        expect=device.expect,
     )
 
 

@@ -13,6 +13,7 @@ from runner.contract import (
     file_sha256,
     read_responses,
 )
+from sameweights.remote.probe import require_mode
 from sameweights.remote.transport import Transport, TransportError
 
 EXIT_LOCKED = 4
@@ -73,6 +74,7 @@ def _push_run_fetch(
     log: Path,
 ) -> RunRecord:
     folder = f"cells/{spec.identity}"
+    require_mode(transport, out)
     pyz = transport.push(runner_pyz, f"runner-{file_sha256(runner_pyz)[:16]}.pyz")
     remote_requests = transport.push(requests, f"requests/{spec.requests_sha256}.jsonl")
     model = transport.push(model_dir, f"models/{spec.model}", spec.files)

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from sameweights.remote.agent import find_facts
 from sameweights.remote.interrupts import cancelling
 
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH")
@@ -19,7 +21,11 @@ KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRAR
 class LocalTransport:
     """Runs the packed runner in a child process below a work folder on this machine."""
 
-    def __init__(self, workdir: Path, python: str | None = None) -> None:
+    def __init__(
+        self, workdir: Path, python: str | None = None, expect: Mapping[str, str] | None = None
+    ) -> None:
+        self.device = workdir.name
+        self.expect: Mapping[str, str] = expect or {}
         self.workdir = workdir.resolve()
         self.python = python or sys.executable
         self.workdir.mkdir(parents=True, exist_ok=True)
@@ -66,3 +72,7 @@ class LocalTransport:
         shutil.copyfile(found, part)
         part.replace(target)
         return True
+
+    def facts(self, probes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        """Run commands here, as the agent does on a remote device."""
+        return find_facts(dict(probes))

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from runner.contract import digest, file_sha256
 from sameweights.remote.client import ConnectionLost, Endpoint, Session, SshClient
@@ -43,11 +43,14 @@ class SshTransport:
         env: Mapping[str, str] | None = None,
         launcher: Sequence[str] = (),
         timeout_s: float | None = None,
+        expect: Mapping[str, str] | None = None,
         delays_s: Sequence[float] = DELAYS_S,
     ) -> None:
         self.client = SshClient(endpoint)
         self.device = endpoint.device
-        self.program = [*launcher, python]
+        self.python = python
+        self.expect: Mapping[str, str] = expect or {}
+        self._program = [*launcher, python]
         self.env = dict(env or {})
         self.timeout_s = timeout_s
         self._delays_s = delays_s
@@ -93,7 +96,7 @@ class SshTransport:
         not repeated. A signal to the hub cancels it on the device.
         """
         job = {
-            "argv": [*self.program, *arguments],
+            "argv": [*self._program, *arguments],
             "env": self.env,
             "timeout_s": self.timeout_s,
             "max_log_bytes": MAX_LOG_BYTES,
@@ -165,7 +168,7 @@ class SshTransport:
         part.replace(target)
         return True
 
-    def facts(self, probes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, object]]:
+    def facts(self, probes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
         """Run fact-finding commands on the device: {name: {"exit_code", "output"}}."""
         line = json.dumps({name: list(argv) for name, argv in probes.items()}).encode() + b"\n"
         answer = self._retry(lambda: self.client.call("probe", "facts", line=line))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from sameweights.errors import UserError
 
 
-class TransportError(Exception):
+class TransportError(UserError):
     """The device could not be reached or broke off; the message names the device and the step."""
 
 
@@ -15,7 +17,12 @@ class Transport(Protocol):
     """Moves files to a device by content hash, runs the packed runner there, fetches results.
 
     Remote paths are relative to the device's work folder and are made by the hub alone.
+    `expect` maps a probe to the pattern that its output must show before a run.
     """
+
+    device: str
+    python: str
+    expect: Mapping[str, str]
 
     def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
         """Make a file or folder available on the device as `target`; return its path there.
@@ -30,4 +37,8 @@ class Transport(Protocol):
 
     def fetch(self, source: str, target: Path) -> bool:
         """Copy one file from the device; False where the device does not have it."""
+        ...
+
+    def facts(self, probes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        """Run commands on the device; {name: {"exit_code": int or null, "output": text}}."""
         ...

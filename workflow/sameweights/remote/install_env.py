@@ -1,0 +1,55 @@
+"""Make a virtual environment from a lock file; sent to devices, so standard library only.
+
+Usage: install_env.py ENV LOCK SHA256 [--wheels DIR] [--system-site-packages]
+The marker holds the lock's hash and is written last: an interrupted installation is made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import subprocess
+import sys
+
+OLDEST = (3, 10)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("env")
+    parser.add_argument("lock")
+    parser.add_argument("key")
+    parser.add_argument("--wheels")
+    parser.add_argument("--system-site-packages", action="store_true")
+    parser.add_argument("--attempt")
+    options = parser.parse_args()
+    if sys.version_info < OLDEST:
+        found = ".".join(map(str, sys.version_info[:3]))
+        print(f"{sys.executable} is Python {found}; the runner needs 3.10 or newer")
+        return 1
+    os.makedirs(os.path.dirname(options.env) or ".", exist_ok=True)  # noqa: PTH103, PTH120
+    marker = options.env + ".installed"
+    with open(options.env + ".guard", "w") as guard:  # noqa: PTH123
+        fcntl.flock(guard, fcntl.LOCK_EX)  # two hubs must not install at once
+        if os.path.exists(marker):  # noqa: PTH110
+            with open(marker) as handle:  # noqa: PTH123
+                if handle.read() == options.key:
+                    print(f"{options.env} is up to date")
+                    return 0
+        system = ["--system-site-packages"] if options.system_site_packages else []
+        subprocess.run([sys.executable, "-m", "venv", "--clear", *system, options.env], check=True)
+        offline = ["--no-index", "--find-links", options.wheels] if options.wheels else []
+        pip = [options.env + "/bin/python", "-m", "pip", "install", "--disable-pip-version-check"]
+        code = subprocess.run([*pip, *offline, "-r", options.lock], check=False).returncode
+        if code != 0:
+            return code
+        with open(marker + ".part", "w") as handle:  # noqa: PTH123
+            handle.write(options.key)
+        os.replace(marker + ".part", marker)  # noqa: PTH105
+    print(f"{options.env} installed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
