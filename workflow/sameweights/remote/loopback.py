@@ -28,6 +28,7 @@ StrictModes no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
+Subsystem sftp internal-sftp
 MaxStartups 100
 MaxSessions 100
 """
