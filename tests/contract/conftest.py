@@ -76,9 +76,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         show_progress=False,
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>"
-    )
+    tokenizer_class: Any = PreTrainedTokenizerFast
+    wrapped = tokenizer_class(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
     wrapped.save_pretrained(folder)
     torch.manual_seed(11)
     config = LlamaConfig(
@@ -95,7 +94,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pad_token_id=wrapped.pad_token_id,
         tie_word_embeddings=False,
     )
-    model = LlamaForCausalLM(config).eval()
+    model: Any = LlamaForCausalLM(config)
+    model.eval()
     with torch.no_grad():
         prompt = torch.tensor([wrapped.encode(EOS_PROMPT)])
         hidden = model.model(prompt).last_hidden_state[0, -1]
@@ -121,7 +121,8 @@ def open_case(name: str, folder: Path) -> Case:
 
     def next_logprobs(ids: list[int]) -> list[float]:
         with torch.no_grad():
-            return oracle(torch.tensor([ids])).logits[0, -1].log_softmax(-1).tolist()
+            row: list[float] = oracle(torch.tensor([ids])).logits[0, -1].log_softmax(-1).tolist()
+        return row
 
     return Case(
         name,
@@ -129,7 +130,7 @@ def open_case(name: str, folder: Path) -> Case:
         backend,
         next_logprobs,
         lambda text: tokenizer.encode(text, add_special_tokens=False),
-        lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+        lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
         tokenizer.eos_token_id,
     )
 
@@ -140,7 +141,8 @@ def _fake_case(name: str, spec: CellSpec, backend: Backend) -> Case:
     def next_logprobs(ids: list[int]) -> list[float]:
         columns = np.arange(64)
         row = (7 * ids[-1] + (13 + ids[-1]) * columns) % 11 / 3
-        return (row - np.log(np.exp(row).sum())).tolist()
+        logprobs: list[float] = (row - np.log(np.exp(row).sum())).tolist()
+        return logprobs
 
     def encode(text: str) -> list[int]:
         return [ord(c) % 63 + 1 for c in text]

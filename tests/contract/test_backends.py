@@ -18,7 +18,7 @@ from runner.executor import run_batch
 from runner.options import OptionError
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from tests.contract.conftest import Case
 
 CLOSE_NATS = 2e-4
 PROMPTS = ("the cat sat on", "one two three", "a red fox jumps over the lazy", "the dog")
@@ -230,7 +230,8 @@ class Broken:
         self.window = backend.window
 
     def plan(self, requests: list[Request]) -> list[list[Request]]:
-        return self.backend.plan(requests)
+        batches: list[list[Request]] = self.backend.plan(requests)
+        return batches
 
     def loglikelihood(self, batch: list[Request]) -> list[Response]:
         if self.fault == "off by one":

@@ -17,7 +17,7 @@ from runner.executor import run_batch
 from runner.options import OptionError
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from tests.contract.conftest import Case
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "one", "two", "red", "fox", "dog", "ran", "lazy")
 INT8 = {"weights": "int8", "library": "torchao"}

@@ -13,7 +13,7 @@ import pytest
 from runner.contract import read_responses
 
 if TYPE_CHECKING:
-    from conftest import CellOnDisk
+    from tests.unit.runner.conftest import CellOnDisk
 
 
 def test_a_cell_runs_to_its_end_on_the_standard_library_alone(cell: CellOnDisk) -> None:

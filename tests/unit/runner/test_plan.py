@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -24,7 +25,9 @@ def mixed_requests() -> list[Request]:
 
 @pytest.mark.parametrize("plan", [plan_batches, plan_shared])
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 100])
-def test_a_plan_holds_every_request_once_in_batches_of_one_kind(plan, batch_size) -> None:
+def test_a_plan_holds_every_request_once_in_batches_of_one_kind(
+    plan: Callable[[list[Request], int], list[list[Request]]], batch_size: int
+) -> None:
     requests = mixed_requests()
     batches = plan(requests, batch_size)
     flat = [request for batch in batches for request in batch]

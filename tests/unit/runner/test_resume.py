@@ -15,7 +15,7 @@ import pytest
 from runner.contract import read_responses
 
 if TYPE_CHECKING:
-    from conftest import CellOnDisk
+    from tests.unit.runner.conftest import CellOnDisk
 
 
 def journal_without_times(path: Path) -> list[str]:
