@@ -52,7 +52,7 @@ def make_choice(draw: random.Random) -> dict[str, Any]:
     trips = list(zip(vehicles, places, days, strict=True))
     passage = " ".join(f"On {day}, {vehicle} goes to {place}." for vehicle, place, day in trips)
     asked = draw.randrange(4)
-    vehicle, place, day = trips[asked]
+    vehicle, place, _ = trips[asked]
     kind = draw.choice(("place", "day", "vehicle"))
     question, options = {
         "place": (f"In short, {vehicle} goes to", [f"{p}." for p in places]),

@@ -1,0 +1,75 @@
+"""Statistics of a pair of runs: one file each, found by name.
+
+A file defines `measure(pair: Pair) -> list[Statistic]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sameweights.attribution.inference import measure as measure_means
+from sameweights.attribution.inference import plan_sampling, wilson
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Aligned items of two runs under one metric a task, measured (`ok`) in both.
+
+    Columns as in items.parquet, `_b` for the second run, and per item `logits`, `token_ids` and
+    `margins` of its requests. `n_planned` counts items that failed in either run, too.
+    """
+
+    items: pl.DataFrame
+    n_planned: int
+
+    @property
+    def strata(self) -> NDArray[np.int64]:
+        """Number of each item's task [n]."""
+        return self.items["task"].rank("dense").cast(pl.Int64).to_numpy() - 1
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number with its n and interval; None where nothing contributes."""
+
+    name: str
+    n: int
+    estimate: float | None
+    lo: float | None
+    hi: float | None
+
+
+def proportion(name: str, hits: NDArray[np.bool_]) -> Statistic:
+    """A share of items with Wilson's interval."""
+    n = len(hits)
+    if n == 0:
+        return Statistic(name, 0, None, None, None)
+    count = int(hits.sum())
+    lo, hi = wilson(count, n)
+    return Statistic(name, n, count / n, lo, hi)
+
+
+def mean(name: str, values: NDArray[np.float64], strata: NDArray[np.int64]) -> Statistic:
+    """A mean over items with the stratified t interval (two imaginary items included)."""
+    n = len(values)
+    if n == 0:
+        return Statistic(name, 0, None, None, None)
+    estimate = float(values.mean())
+    if n <= len(np.unique(strata)) + 1:
+        return Statistic(name, n, estimate, None, None)
+    means = measure_means(values[:, None], plan_sampling(strata, None))
+    lo, hi = means.intervals()[0] or (None, None)
+    return Statistic(name, n, estimate, lo, hi)
+
+
+def measure_all(pair: Pair) -> list[Statistic]:
+    """Run every metric file of this package, in order of name."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return [statistic for module in modules for statistic in module.measure(pair)]

@@ -1,0 +1,172 @@
+"""Every pair of cells compared, item by item, beside the noise floor of each cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from sameweights.align import KEY, align
+from sameweights.attribution.noise import upper_limit_if_identical
+from sameweights.metrics import Pair, Statistic, measure_all
+
+Run = tuple[str, int]
+"""(cell, replicate)."""
+
+COMPARISON_SCHEMA: dict[str, Any] = {
+    "cell_a": pl.String,
+    "cell_b": pl.String,
+    "task": pl.String,
+    "filter": pl.String,
+    "metric": pl.String,
+    "statistic": pl.String,
+    "n": pl.Int64,
+    "n_planned": pl.Int64,
+    "estimate": pl.Float64,
+    "lo": pl.Float64,
+    "hi": pl.Float64,
+    "noise_floor": pl.Float64,
+    "noise_floor_hi": pl.Float64,
+}
+
+FLOORED = ("churn_tokens", "churn_text", "churn_extracted", "right_to_wrong", "wrong_to_right")
+"""Statistics with a noise floor: their value between replicates of an unchanged cell."""
+
+EVIDENCE = """
+SELECT cell, replicate, task, doc_id,
+       list(logits_sha256 ORDER BY request_index, repeat) AS logits,
+       first(token_ids ORDER BY request_index, repeat) AS token_ids,
+       first(margins ORDER BY request_index, repeat) AS margins
+FROM (
+    SELECT r.cell, r.replicate, q.task, q.doc_id, q.request_index, q.repeat,
+           r.logits_sha256, r.token_ids, r.margins
+    FROM requests q
+    JOIN cells c ON c.model = q.model AND c.seed = q.seed
+    JOIN responses r ON r.request_id = q.request_id AND r.cell = c.cell
+)
+GROUP BY ALL
+"""
+
+
+def compare_cells(warehouse: Path, out: Path) -> None:
+    """Write one row per pair, task (or 'all'), filter, metric and statistic.
+
+    Rows with cell_a = cell_b compare replicates 0 and 1 of that cell: its noise floor.
+    Raises ComparabilityError for cells of one model and seed that are not the same items.
+    """
+    with duckdb.connect(str(warehouse), read_only=True) as db:
+        items = load_items(db)
+        reference = json.loads(
+            db.sql("SELECT value FROM meta WHERE key = 'reference'").fetchall()[0][0]
+        )
+    runs: dict[Run, pl.DataFrame] = {
+        (str(cell), int(replicate)): frame
+        for (cell, replicate), frame in items.partition_by(
+            "cell", "replicate", as_dict=True, maintain_order=True
+        ).items()
+        if (frame["status"] == "ok").any()
+    }
+    rows: list[dict[str, Any]] = []
+    floors: dict[tuple[str, ...], float | None] = {}
+    for left, right in [*replicate_pairs(runs), *cell_pairs(runs, reference)]:
+        joined = align(runs[left], runs[right], (_name(left), _name(right)))
+        for scope, pair in scopes(joined):
+            for statistic in measure_all(pair):
+                rows.append(_row(left[0], right[0], scope, pair, statistic, floors))
+    frame = pl.DataFrame(rows, schema=COMPARISON_SCHEMA)
+    part = out.with_name(out.name + ".part")
+    frame.write_parquet(part)
+    part.replace(out)
+
+
+def load_items(db: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    """Return all items with the evidence of their requests: logits, token_ids, margins."""
+    items: pl.DataFrame = db.sql("SELECT * FROM items").pl()
+    evidence: pl.DataFrame = db.sql(EVIDENCE).pl()
+    keys = ["cell", "replicate", "task", "doc_id"]
+    return items.join(evidence, on=keys, how="left", maintain_order="left")
+
+
+def replicate_pairs(runs: dict[Run, Any]) -> Iterator[tuple[Run, Run]]:
+    """Yield replicates 0 and 1 of each cell that has both."""
+    for cell, replicate in runs:
+        if replicate == 0 and (cell, 1) in runs:
+            yield (cell, 0), (cell, 1)
+
+
+def cell_pairs(runs: dict[Run, Any], reference: str) -> Iterator[tuple[Run, Run]]:
+    """Yield each pair of cells of one model and seed once, the reference first."""
+    first = sorted(
+        (run for run in runs if run[1] == 0), key=lambda run: (_middle(run[0]) != reference, run)
+    )
+    for left, right in combinations(first, 2):
+        if _ends(left[0]) == _ends(right[0]):
+            yield left, right
+
+
+def scopes(joined: pl.DataFrame) -> Iterator[tuple[tuple[str, str, str], Pair]]:
+    """Yield (task, filter, metric) with its pair, then 'all' over one metric a task."""
+    groups = joined.partition_by("task", "filter", "metric", as_dict=True, maintain_order=True)
+    chosen: dict[str, tuple[Any, ...]] = {}
+    for name in sorted(groups):
+        yield (str(name[0]), str(name[1]), str(name[2])), _pair(groups[name])
+        chosen.setdefault(str(name[0]), name)
+    yield ("all", "", ""), _pair(pl.concat([groups[name] for name in chosen.values()]))
+
+
+def _pair(joined: pl.DataFrame) -> Pair:
+    measured = joined.filter((pl.col("status") == "ok") & (pl.col("status_b") == "ok"))
+    return Pair(measured.sort(KEY), joined.height)
+
+
+def _row(
+    cell_a: str,
+    cell_b: str,
+    scope: tuple[str, str, str],
+    pair: Pair,
+    statistic: Statistic,
+    floors: dict[tuple[str, ...], float | None],
+) -> dict[str, Any]:
+    key = (*scope, statistic.name)
+    floor = None
+    if cell_a == cell_b:
+        floors[(cell_a, *key)] = statistic.estimate
+        floor = statistic.estimate
+    elif statistic.name in FLOORED:
+        both = [floors.get((cell, *key)) for cell in (cell_a, cell_b)]
+        known = [value for value in both if value is not None]
+        floor = sum(known) / len(known) if known else None
+    identical = floor == 0.0 and statistic.name in FLOORED and statistic.n > 0
+    return {
+        "cell_a": cell_a,
+        "cell_b": cell_b,
+        **dict(zip(("task", "filter", "metric"), scope, strict=True)),
+        "statistic": statistic.name,
+        "n": statistic.n,
+        "n_planned": pair.n_planned,
+        "estimate": statistic.estimate,
+        "lo": statistic.lo,
+        "hi": statistic.hi,
+        "noise_floor": floor if statistic.name in FLOORED else None,
+        "noise_floor_hi": upper_limit_if_identical(statistic.n) if identical else None,
+    }
+
+
+def _name(run: Run) -> str:
+    return f"{run[0]}/r{run[1]}"
+
+
+def _middle(cell: str) -> str:
+    """device/backend/precision of a cell id."""
+    return "/".join(cell.split("/")[1:4])
+
+
+def _ends(cell: str) -> tuple[str, str]:
+    """(model, seed) of a cell id."""
+    parts = cell.split("/")
+    return parts[0], parts[-1]

@@ -1,0 +1,29 @@
+"""Scores of both runs, their paired difference, and the flips both ways."""
+
+from __future__ import annotations
+
+from sameweights.attribution.flips import mcnemar_mid_p
+from sameweights.metrics import Pair, Statistic, mean, proportion
+
+
+def measure(pair: Pair) -> list[Statistic]:
+    """Return score_a, score_b, delta, right_to_wrong, wrong_to_right, mcnemar_mid_p.
+
+    Right is a value of 1, wrong a value of 0; a metric with other values has no flips.
+    """
+    a, b = pair.items["value"].to_numpy(), pair.items["value_b"].to_numpy()
+    found = [
+        mean("score_a", a, pair.strata),
+        mean("score_b", b, pair.strata),
+        mean("delta", b - a, pair.strata),
+    ]
+    if not set(a) | set(b) <= {0.0, 1.0}:
+        return found
+    lost, won = (a == 1) & (b == 0), (a == 0) & (b == 1)
+    p_value = mcnemar_mid_p(int(lost.sum()), int(won.sum()))
+    return [
+        *found,
+        proportion("right_to_wrong", lost),
+        proportion("wrong_to_right", won),
+        Statistic("mcnemar_mid_p", len(a), p_value, None, None),
+    ]

@@ -1,0 +1,179 @@
+"""The warehouse: every table of a results folder in one DuckDB file, rebuilt from Parquet.
+
+Only runs that matrix.json plans are loaded, so a run that was taken out of the matrix leaves no
+ghost rows. Schemas are explicit: nothing is inferred from device output.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from runner.contract import RunRecord, read_responses
+from sameweights.errors import UserError
+from sameweights.requests import DOC_SCHEMA, REQUEST_SCHEMA
+from sameweights.score import ITEM_SCHEMA
+
+CELL_SCHEMA: dict[str, Any] = {
+    "cell": pl.String,
+    "model": pl.String,
+    "device": pl.String,
+    "backend": pl.String,
+    "precision": pl.String,
+    "seed": pl.Int64,
+    "state": pl.String,
+    "reason": pl.String,
+}
+RUN_SCHEMA: dict[str, Any] = {
+    "cell": pl.String,
+    "replicate": pl.Int64,
+    "outcome": pl.String,
+    "reason": pl.String,
+    "identity": pl.String,
+    "counts": pl.String,
+    "environment": pl.String,
+    "timing": pl.String,
+    "canary": pl.String,
+    "options": pl.String,
+    "started_utc": pl.String,
+    "ended_utc": pl.String,
+}
+RESPONSE_SCHEMA: dict[str, Any] = {
+    "cell": pl.String,
+    "replicate": pl.Int64,
+    "request_id": pl.String,
+    "status": pl.String,
+    "loglikelihood": pl.Float64,
+    "is_greedy": pl.Boolean,
+    "token_ids": pl.List(pl.Int64),
+    "text": pl.String,
+    "finish_reason": pl.String,
+    "token_logprobs": pl.List(pl.Float32),
+    "margins": pl.List(pl.Float32),
+    "top_ids": pl.List(pl.List(pl.Int64)),
+    "top_logprobs": pl.List(pl.List(pl.Float32)),
+    "logits_sha256": pl.String,
+    "error": pl.String,
+    "elapsed_s": pl.Float64,
+}
+
+
+def build_warehouse(results: Path, out: Path) -> None:
+    """Rebuild the warehouse of a results folder at `out`; raises UserError naming a broken file.
+
+    Tables: meta, cells (planned and excluded), runs, items, docs, requests, responses, vocabulary.
+    """
+    matrix = json.loads((results / "matrix.json").read_bytes())
+    part = out.with_name(out.name + ".part")
+    part.unlink(missing_ok=True)
+    with duckdb.connect(str(part)) as db:
+        for name, frame in _tables(results, matrix):
+            db.register("frame", frame)
+            db.execute(f"CREATE TABLE {name} AS SELECT * FROM frame")  # noqa: S608
+            db.unregister("frame")
+        db.execute("CHECKPOINT")
+    part.replace(out)
+
+
+def _tables(results: Path, matrix: dict[str, Any]) -> Iterator[tuple[str, pl.DataFrame]]:
+    meta = {key: json.dumps(value) for key, value in matrix.items() if key != "cells"}
+    yield "meta", pl.DataFrame({"key": list(meta), "value": list(meta.values())})
+    cells = [{key: cell[key] for key in CELL_SCHEMA} for cell in matrix["cells"]]
+    yield "cells", pl.DataFrame(cells, schema=CELL_SCHEMA)
+    folders = [
+        (cell["cell"], replicate, results / cell["path"] / f"r{replicate}")
+        for cell in matrix["cells"]
+        for replicate in cell["replicates"]
+    ]
+    yield "runs", pl.DataFrame([_run(*folder) for folder in folders], schema=RUN_SCHEMA)
+    items = [_read_items(folder / "items.parquet") for _, _, folder in folders]
+    order = ["task", "doc_id", "filter", "metric", "cell", "replicate"]
+    yield "items", _stack(items, ITEM_SCHEMA).sort(order)
+    responses = [_responses(*folder) for folder in folders]
+    yield "responses", _stack(responses, RESPONSE_SCHEMA).sort("request_id", "cell", "replicate")
+    yield "vocabulary", _vocabulary(results, matrix, responses)
+    sets = sorted({(cell["model"], cell["seed"]) for cell in matrix["cells"]})
+    yield "docs", _rendered(results, sets, ".docs.parquet", DOC_SCHEMA)
+    requests = _rendered(results, sets, ".parquet", REQUEST_SCHEMA)
+    yield (
+        "requests",
+        requests.with_columns(
+            n_prompt_tokens=pl.col("prompt_ids").list.len(),
+            n_continuation_tokens=pl.col("continuation_ids").list.len(),
+        ).drop("prompt_ids"),
+    )
+
+
+def _run(cell: str, replicate: int, folder: Path) -> dict[str, Any]:
+    """Return the row of one run; one that left no record has outcome `missing`."""
+    path = folder / "run.json"
+    name = {"cell": cell, "replicate": replicate}
+    if not path.is_file():
+        return {**name, "outcome": "missing", "reason": f"no {path.name}"}
+    record = RunRecord.from_json(json.loads(path.read_bytes()), str(path))
+    spec = json.loads((folder / "cell.json").read_bytes())
+    row = {key: getattr(record, key) for key in ("outcome", "reason", "identity")}
+    times = {key: getattr(record, key) for key in ("started_utc", "ended_utc")}
+    nested = {
+        key: json.dumps(getattr(record, key))
+        for key in ("counts", "environment", "timing", "canary")
+    }
+    options = {key: spec[key] for key in ("options", "recipe", "env", "threads", "runner_version")}
+    return {**name, **row, **nested, "options": json.dumps(options), **times}
+
+
+def _responses(cell: str, replicate: int, folder: Path) -> pl.DataFrame:
+    path = folder / "responses.jsonl"
+    rows = [response.to_json() for response in read_responses(path)] if path.is_file() else []
+    name = {"cell": cell, "replicate": replicate}
+    return pl.DataFrame([{**name, **row} for row in rows], schema=RESPONSE_SCHEMA)
+
+
+def _read_items(path: Path) -> pl.DataFrame:
+    if not path.is_file():
+        return pl.DataFrame(schema=ITEM_SCHEMA)
+    frame = pl.read_parquet(path)
+    if dict(frame.schema) != ITEM_SCHEMA:
+        raise UserError(f"{path}: its columns are {frame.schema}, expected {ITEM_SCHEMA}")
+    return frame
+
+
+def _vocabulary(
+    results: Path, matrix: dict[str, Any], responses: list[pl.DataFrame]
+) -> pl.DataFrame:
+    """Return the text of every token id that an answer used, for readers of the report."""
+    from tokenizers import Tokenizer
+
+    stacked = _stack(responses, RESPONSE_SCHEMA)
+    used = stacked.select(pl.col("token_ids").explode().drop_nulls().unique())["token_ids"]
+    rows = []
+    for model in sorted({cell["model"] for cell in matrix["cells"]}):
+        path = results / "models" / model / "tokenizer.json"
+        tokenizer = Tokenizer.from_file(str(path))
+        rows += [
+            {"model": model, "token_id": i, "text": tokenizer.decode([i], False)}
+            for i in sorted(used)
+        ]
+    schema: dict[str, Any] = {"model": pl.String, "token_id": pl.Int64, "text": pl.String}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def _rendered(
+    results: Path, sets: list[tuple[str, int]], suffix: str, schema: dict[str, Any]
+) -> pl.DataFrame:
+    frames = [
+        pl.read_parquet((results / "requests" / model / f"s{seed}.parquet").with_suffix(suffix))
+        .select(list(schema))
+        .with_columns(model=pl.lit(model), seed=pl.lit(seed, dtype=pl.Int64))
+        for model, seed in sets
+    ]
+    return _stack(frames, {**schema, "model": pl.String, "seed": pl.Int64})
+
+
+def _stack(frames: list[pl.DataFrame], schema: dict[str, Any]) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(schema=schema), *frames], how="vertical")
