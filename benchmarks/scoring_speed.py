@@ -4,7 +4,8 @@
 
 `--data` holds mmlu.jsonl and hellaswag.jsonl. All ways get the same token ids, in one process,
 with one thread, in fp32. `stock` is lm-eval as it comes: its logits cache runs the one-token
-choices of an MMLU item in one pass already. `stock-uncached` runs every choice in full. Exits
+choices of an MMLU item in one pass already. `stock-uncached` runs every choice in full. Seconds
+are CPU seconds: with one thread, wall time on a quiet machine; they hold on a busy one. Exits
 with 1 where shared scoring is less than `--at-least` times as fast as the one named `--against`.
 """
 
@@ -110,9 +111,9 @@ def measure(score: Score, items: list[list[Request]]) -> Timed:
     requests = [request for item in items for request in item]
     # Equal requests have one id and one response: keep the work of all ways the same.
     unique = list({request.request_id: request for request in requests}.values())
-    started = time.perf_counter()
+    started = time.process_time()
     values = score(unique)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     by_id = {r.request_id: value for r, value in zip(unique, values, strict=True)}
     return Timed(seconds, [by_id[request.request_id] for request in requests])
 
@@ -131,7 +132,7 @@ def count_answers(items: list[list[Request]], first: Timed, second: Timed) -> in
 def report(name: str, items: list[list[Request]], timed: dict[str, Timed]) -> None:
     """Print one set's lines."""
     shared = timed["shared"]
-    print(f"{name}: {len(items)} items")
+    print(f"{name}: {len(items)} items; CPU seconds")
     for way, other in timed.items():
         largest = max(abs(a - b) for a, b in zip(shared.values, other.values, strict=True))
         print(
