@@ -149,8 +149,7 @@ def measure(contributions: Floats, sampling: Sampling) -> Means:
     n = sampling.n
     x = contributions if sampling.order is None else contributions[sampling.order]
     totals = x if sampling.starts is None else np.add.reduceat(x, sampling.starts, axis=0)
-    sizes = np.ones(n) if sampling.starts is None else _sizes(sampling.starts, n)
-    cov = _clustered_cov(x, totals, sizes, sampling) / n**2
+    cov = clustered_cov(x, totals, sampling) / n**2
     contributing = np.count_nonzero(x, axis=0)
     nonzero = np.count_nonzero(totals, axis=0)
     squares = np.einsum("gk,gk->k", totals, totals)
@@ -163,7 +162,11 @@ def _sizes(starts: NDArray[np.int64], n: int) -> Floats:
     return np.asarray(np.diff(np.r_[starts, n]), dtype=np.float64)
 
 
-def _clustered_cov(x: Floats, totals: Floats, sizes: Floats, sampling: Sampling) -> Floats:
+def clustered_cov(x: Floats, totals: Floats, sampling: Sampling) -> Floats:
+    """Covariance [k, k] of the sums of sorted contributions x [n, k], totals [G, k] per cluster.
+
+    NaN where a stratum has no two clusters.
+    """
     k = x.shape[1]
     if sampling.df < 1:
         return np.full((k, k), np.nan)
@@ -171,8 +174,10 @@ def _clustered_cov(x: Floats, totals: Floats, sizes: Floats, sampling: Sampling)
     means = np.add.reduceat(x, sampling.stratum_starts, axis=0) / stratum_items[:, None]
     clusters = np.bincount(sampling.cluster_stratum, minlength=sampling.n_strata)
     factor = np.sqrt(clusters / np.maximum(clusters - 1.0, 1.0))
-    residual = totals - sizes[:, None] * means[sampling.cluster_stratum]
-    residual *= factor[sampling.cluster_stratum][:, None]
+    expected = means[sampling.cluster_stratum]
+    if sampling.starts is not None:
+        expected *= _sizes(sampling.starts, sampling.n)[:, None]
+    residual = (totals - expected) * factor[sampling.cluster_stratum][:, None]
     return np.asarray(residual.T @ residual)
 
 
