@@ -24,6 +24,8 @@ def load_tasks(
     Raises UserError for an unknown name.
     """
     logging.getLogger("lm_eval").setLevel(logging.WARNING)
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     # The demo needs no network, so that a hub that is out of reach is not waited for.
     manager = _manager(include_path, include_defaults=False)
     if any(name not in manager.all_tasks for name in names):

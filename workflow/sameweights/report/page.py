@@ -74,7 +74,8 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path) -> dict[s
         target = _first_cell(cells, meta["target"])
         changed = read_changed(db, reference, target)
     reasons = {cell["cell"]: cell["reason"] for cell in cells if cell["reason"]}
-    reasons |= {run["cell"]: run["reason"] for run in runs if run["outcome"] != "complete"}
+    done = {run["cell"] for run in runs if run["outcome"] == "complete"}
+    reasons |= {run["cell"]: run["reason"] for run in runs if run["cell"] not in done}
     verdict = say_verdict(rows, reference, target, reasons)
     return {
         "verdict": verdict,
