@@ -27,7 +27,7 @@ from sameweights.remote.hostkeys import pin_host_key
 from sameweights.remote.local import LocalTransport
 from sameweights.remote.loopback import LoopbackSshd
 from sameweights.remote.ssh import SshTransport
-from sameweights.remote.transport import Transport
+from sameweights.remote.transport import Parcel, Transport
 
 PAYLOAD = Path(__file__).resolve().parent.parent / "tests/workflow/ssh/payload.py"
 MAX_COMMAND_MS = 30.0
@@ -75,8 +75,8 @@ def measure_push(
                 command = [str(source) if w == "SOURCE" else w for w in words]
                 times.setdefault(name, []).append(seconds(lambda c=command: run_quietly(c)))
                 copy.unlink()
-        times["push"].append(seconds(lambda s=source: transport.push(s, s.name)))
-        times["push again"].append(seconds(lambda s=source: transport.push(s, s.name)))
+        times["push"].append(seconds(lambda s=source: transport.push(Parcel(s, s.name))))
+        times["push again"].append(seconds(lambda s=source: transport.push(Parcel(s, s.name))))
         source.unlink()
         transport.clean(everything=True)
     return {name: statistics.median(found) for name, found in times.items()}

@@ -16,7 +16,7 @@ import pytest
 
 from runner.contract import read_responses
 from sameweights.remote.local import LocalTransport
-from sameweights.remote.transport import TransportError
+from sameweights.remote.transport import Parcel, TransportError
 
 N = 40
 
@@ -64,7 +64,7 @@ def test_server_restarted_during_a_run(device: Any) -> None:
     assert_whole(device)
 
 
-@pytest.mark.parametrize("moment", [0, 1, 5, 20, N - 1])
+@pytest.mark.parametrize("moment", [0, 1, 2, 5, 9, 14, 20, 27, 33, N - 1])
 def test_hub_killed_and_started_again_joins_the_run(device: Any, moment: int) -> None:
     device.write_cell(N, item_s=0.03)
     hub = device.start_hub()
@@ -175,7 +175,7 @@ def test_a_result_changed_in_flight_is_refused(device: Any, tmp_path: Path) -> N
     (tmp_path / "flip").chmod(0o755)
     source = tmp_path / "x"
     source.write_text("my weights")
-    device.transport().push(source, "x")
+    device.transport().push(Parcel(source, "x"))
     device.endpoint = replace(device.endpoint, program=str(tmp_path / "flip"))
     with pytest.raises(TransportError, match=r"'box': fetch x: SHA-256 is"):
         device.transport().fetch("x", tmp_path / "y")
@@ -189,5 +189,5 @@ def test_a_full_disk_is_said_before_anything_is_sent(device: Any, tmp_path: Path
     os.truncate(model / "w", shutil.disk_usage(tmp_path).free + (1 << 40))
     transport = device.transport()
     with pytest.raises(TransportError, match=r"'box': push .*disk full: \d+ bytes are needed"):
-        transport.push(model, "models/huge", {"w": "0" * 64})
+        transport.push(Parcel(model, "models/huge", {"w": "0" * 64}))
     assert transport.moved_bytes == 0

@@ -11,7 +11,7 @@ import pytest
 from runner.contract import read_responses
 from sameweights.remote.client import Session
 from sameweights.remote.local import LocalTransport
-from sameweights.remote.transport import TransportError
+from sameweights.remote.transport import Parcel, TransportError
 
 
 def test_result_equals_the_local_transports_byte_for_byte(device: Any) -> None:
@@ -39,9 +39,9 @@ def test_a_file_known_under_another_name_is_not_sent(device: Any, tmp_path: Path
     source = tmp_path / "a"
     source.write_bytes(b"same" * 1000)
     transport = device.transport()
-    transport.push(source, "one")
+    transport.push(Parcel(source, "one"))
     moved = transport.moved_bytes
-    assert transport.push(source, "folder/two") == "folder/two"
+    assert transport.push(Parcel(source, "folder/two")) == ["folder/two"]
     assert transport.moved_bytes == moved
     assert (device.work / "folder/two").read_bytes() == source.read_bytes()
 
@@ -51,9 +51,9 @@ def test_a_model_version_gets_a_folder_of_its_own(device: Any, tmp_path: Path) -
     model.mkdir()
     (model / "w").write_text("one")
     transport = device.transport()
-    first = transport.push(model, "models/m")
+    (first,) = transport.push(Parcel(model, "models/m"))
     (model / "w").write_text("two")
-    second = transport.push(model, "models/m")
+    (second,) = transport.push(Parcel(model, "models/m"))
     assert first != second
     assert (device.work / first / "w").read_text() == "one"
     assert (device.work / second / "w").read_text() == "two"
@@ -74,7 +74,7 @@ def test_a_push_cut_in_the_middle_is_taken_up_where_it_stopped(
             device.sshd.cut()
 
     monkeypatch.setattr(Session, "send", send)
-    transport.push(source, "large")
+    transport.push(Parcel(source, "large"))
     assert (device.work / "large").read_bytes() == source.read_bytes()
     # Only what was under way when the link broke is sent again.
     assert size <= transport.moved_bytes < size + (24 << 20)
@@ -85,14 +85,14 @@ def test_a_model_that_changed_under_way_is_refused(device: Any, tmp_path: Path) 
     model.mkdir()
     (model / "w").write_text("tampered")
     with pytest.raises(TransportError, match=r"'box': push .*hashes to"):
-        device.transport().push(model, "models/m", {"w": "0" * 64})
+        device.transport().push(Parcel(model, "models/m", {"w": "0" * 64}))
 
 
 def test_names_with_quotes_and_newlines_arrive_as_they_are(device: Any, tmp_path: Path) -> None:
     source = tmp_path / "x"
     source.write_text("x")
     name = "a 'b' \"c\" $(touch pwned) `id`; d\n&"
-    device.transport().push(source, name)
+    device.transport().push(Parcel(source, name))
     assert (device.work / name).read_text() == "x"
     assert device.transport().fetch(name, tmp_path / "back")
     assert (tmp_path / "back").read_text() == "x"
@@ -104,7 +104,7 @@ def test_arguments_and_environment_arrive_as_they_are(device: Any, tmp_path: Pat
     script.write_text("import os, sys; print(sys.argv[1:], os.environ['X'])")
     words = ["a b", "$HOME", "'", '"', "", "*", "-o", "\\"]
     transport = device.transport(env={"X": "1 2;3"})
-    assert transport.run([transport.push(script, "s.py"), *words], tmp_path / "log") == 0
+    assert transport.run([*transport.push(Parcel(script, "s.py")), *words], tmp_path / "log") == 0
     assert (tmp_path / "log").read_text() == f"{words} 1 2;3\n"
 
 

@@ -336,7 +336,7 @@ def follow(name: str, offset: str) -> None:
             say("beat")  # a hub that has gone shows here, as a broken pipe
             quiet_s = 0.0
         time.sleep(pause_s)
-        pause_s = min(pause_s * 1.2, 0.5)
+        pause_s = min(pause_s * 1.2, 0.2)
 
 
 def cancel(name: str, attempt: str) -> None:

@@ -14,7 +14,7 @@ from runner.contract import (
     read_responses,
 )
 from sameweights.remote.probe import require_mode
-from sameweights.remote.transport import Transport, TransportError
+from sameweights.remote.transport import Parcel, Transport, TransportError
 
 EXIT_LOCKED = 4
 """The runner's exit code when another run holds the device's lock."""
@@ -75,10 +75,12 @@ def _push_run_fetch(
 ) -> RunRecord:
     folder = f"cells/{spec.identity}"
     require_mode(transport, out)
-    pyz = transport.push(runner_pyz, f"runner-{file_sha256(runner_pyz)[:16]}.pyz")
-    remote_requests = transport.push(requests, f"requests/{spec.requests_sha256}.jsonl")
-    model = transport.push(model_dir, f"models/{spec.model}", spec.files)
-    cell = transport.push(cell_json, f"{folder}/cell.json")
+    pyz, remote_requests, model, cell = transport.push(
+        Parcel(runner_pyz, f"runner-{file_sha256(runner_pyz)[:16]}.pyz"),
+        Parcel(requests, f"requests/{spec.requests_sha256}.jsonl"),
+        Parcel(model_dir, f"models/{spec.model}", spec.files),
+        Parcel(cell_json, f"{folder}/cell.json"),
+    )
     arguments = ["run", "--cell", cell, "--requests", remote_requests, "--model", model]
     code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
     if code == EXIT_LOCKED:

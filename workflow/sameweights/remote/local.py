@@ -13,6 +13,7 @@ from typing import Any
 
 from sameweights.remote.agent import find_facts
 from sameweights.remote.interrupts import cancelling
+from sameweights.remote.transport import Parcel
 
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH")
 """All that a device process inherits: a stray OMP_NUM_THREADS must not change its numbers."""
@@ -30,8 +31,11 @@ class LocalTransport:
         self.python = python or sys.executable
         self.workdir.mkdir(parents=True, exist_ok=True)
 
-    def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
-        """Copy a file (a folder stays where it is: it is on this disk already)."""
+    def push(self, *parcels: Parcel) -> list[str]:
+        """Copy files (a folder stays where it is: it is on this disk already)."""
+        return [self._copy(parcel.source, parcel.target) for parcel in parcels]
+
+    def _copy(self, source: Path, target: str) -> str:
         if source.is_dir():
             return str(source.resolve())
         copy = self.workdir / target

@@ -1,6 +1,7 @@
 """A throw-away SSH server on this machine: a device for trials, tests and benchmarks.
 
-Own configuration, own keys, a high port on 127.0.0.1, no system service; needs `sshd` on disk.
+Own configuration, own keys, own home (nobody's .bashrc), a high port on 127.0.0.1, no system
+service; needs `sshd` on disk.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 Subsystem sftp internal-sftp
+SetEnv "HOME={folder}"
 MaxStartups 100
 MaxSessions 100
 """

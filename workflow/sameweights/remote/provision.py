@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from runner.contract import digest, file_sha256
 from sameweights.errors import UserError
 from sameweights.remote.ssh import SshTransport
-from sameweights.remote.transport import TransportError
+from sameweights.remote.transport import Parcel, TransportError
 
 INSTALLER = Path(__file__).with_name("install_env.py")
 
@@ -39,13 +39,15 @@ def provision(transport: SshTransport, environment: Environment, log: Path) -> N
     if not environment.requirements.is_file():
         raise UserError(f"{environment.requirements}: no such requirements file")
     sha = file_sha256(environment.requirements)
-    lock = transport.push(environment.requirements, f"requirements/{sha}.txt")
-    installer = transport.push(INSTALLER, f"install_env-{file_sha256(INSTALLER)[:16]}.py")
+    lock, installer = transport.push(
+        Parcel(environment.requirements, f"requirements/{sha}.txt"),
+        Parcel(INSTALLER, f"install_env-{file_sha256(INSTALLER)[:16]}.py"),
+    )
     words = [f"envs/{parts[1]}", lock]
     if environment.system_site_packages:
         words.append("--system-site-packages")
     if environment.wheels is not None:
-        words += ["--wheels", transport.push(environment.wheels, "wheels/set")]
+        words += ["--wheels", *transport.push(Parcel(environment.wheels, "wheels/set"))]
     # A job that ended well is not repeated, but the folder may be gone: ask each time.
     attempt = ["--attempt", secrets.token_hex(4)]
     code = transport.run([installer, *words[:2], digest(words), *words[2:], *attempt], log)

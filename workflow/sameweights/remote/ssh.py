@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 from runner.contract import digest, file_sha256
 from sameweights.remote.client import ConnectionLost, Endpoint, Session, SshClient
 from sameweights.remote.interrupts import cancelling
-from sameweights.remote.transport import TransportError
+from sameweights.remote.transport import Parcel, TransportError
 
 BLOCK_BYTES = 1 << 20
 MAX_LOG_BYTES = 16 << 20
@@ -58,24 +58,22 @@ class SshTransport:
         self.moved_bytes = 0
         """Bytes of files sent and of logs received so far; also the sign of progress."""
 
-    def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
-        """Send what the device does not have yet; return the path there.
+    def push(self, *parcels: Parcel) -> list[str]:
+        """Send what the device does not have yet; return the paths there.
 
         A folder becomes `<target>-<digest>`, so that another version never disturbs a running
-        job. `hashes` (relative path -> SHA-256) saves hashing a folder that is known.
+        job.
         """
-        if not source.is_dir():
-            files = {target: (source, file_sha256(source))}
-        else:
-            if hashes is None:
-                found = sorted(p for p in source.rglob("*") if p.is_file())
-                hashes = {p.relative_to(source).as_posix(): file_sha256(p) for p in found}
-            target = f"{target}-{digest(dict(hashes))[:16]}"
-            files = {f"{target}/{path}": (source / path, sha) for path, sha in hashes.items()}
+        targets: list[str] = []
+        files: dict[str, tuple[Path, str]] = {}
+        for parcel in parcels:
+            target, found = _unpack(parcel)
+            targets.append(target)
+            files |= found
         wanted = {name: [sha, path.stat().st_size] for name, (path, sha) in files.items()}
         paths = {sha: path for path, sha in files.values()}
-        self._retry(lambda: self._put(wanted, paths, target))
-        return target
+        self._retry(lambda: self._put(wanted, paths, ", ".join(targets)))
+        return targets
 
     def _put(self, wanted: Mapping[str, object], paths: Mapping[str, Path], target: str) -> None:
         with self.client.open(f"push {target}", "put") as session:
@@ -200,6 +198,18 @@ class SshTransport:
                 else:
                     self._reached = True
                     return result
+
+
+def _unpack(parcel: Parcel) -> tuple[str, dict[str, tuple[Path, str]]]:
+    """Return a parcel's path on the device and its files there: {path: (source, SHA-256)}."""
+    source, target, hashes = parcel.source, parcel.target, parcel.hashes
+    if not source.is_dir():
+        return target, {target: (source, file_sha256(source))}
+    if hashes is None:
+        found = sorted(p for p in source.rglob("*") if p.is_file())
+        hashes = {p.relative_to(source).as_posix(): file_sha256(p) for p in found}
+    target = f"{target}-{digest(dict(hashes))[:16]}"
+    return target, {f"{target}/{path}": (source / path, sha) for path, sha in hashes.items()}
 
 
 def _copy(session: Session, size: int, target: Path) -> str:

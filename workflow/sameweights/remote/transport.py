@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +12,15 @@ from sameweights.errors import UserError
 
 class TransportError(UserError):
     """The device could not be reached or broke off; the message names the device and the step."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A file or folder to be sent; `hashes` are a folder's known SHA-256 by relative path."""
+
+    source: Path
+    target: str
+    hashes: Mapping[str, str] | None = None
 
 
 class Transport(Protocol):
@@ -24,11 +34,8 @@ class Transport(Protocol):
     python: str
     expect: Mapping[str, str]
 
-    def push(self, source: Path, target: str, hashes: Mapping[str, str] | None = None) -> str:
-        """Make a file or folder available on the device as `target`; return its path there.
-
-        `hashes` are the known SHA-256 of a folder's files by relative path.
-        """
+    def push(self, *parcels: Parcel) -> list[str]:
+        """Make files and folders available on the device; return their paths there."""
         ...
 
     def run(self, arguments: Sequence[str], log: Path) -> int:
