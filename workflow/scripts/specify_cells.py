@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from sameweights.specs import write_specs
 from sameweights.cells import Registries, plan_matrix
 from sameweights.config import load_config
+from sameweights.specs import write_specs
 
 registries = Registries.read(Path("config"))
 config = load_config(snakemake.config)
