@@ -115,6 +115,22 @@ class Device:
         thread.start()
         return thread
 
+    def reboot(self) -> None:
+        """Kill every process of every job, and the connections."""
+        for group in self.work.glob("jobs/*/pgid"):
+            os.killpg(int(group.read_text()), signal.SIGKILL)
+        self.sshd.cut()
+
+    def reboot_when(self, ready: Callable[[], bool]) -> None:
+        """Reboot, in a thread, as soon as a condition holds."""
+
+        def watch() -> None:
+            while not ready():
+                time.sleep(0.005)
+            self.reboot()
+
+        threading.Thread(target=watch, daemon=True).start()
+
     def items(self, out: str = "out") -> list[str]:
         log = (self.folder / out / "runner.log").read_text()
         return [line for line in log.splitlines() if line.startswith("item ")]

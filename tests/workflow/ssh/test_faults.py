@@ -78,13 +78,7 @@ def test_hub_killed_and_started_again_joins_the_run(device: Any, moment: int) ->
 
 def test_device_rebooted_during_a_run(device: Any) -> None:
     device.write_cell(N, item_s=0.05)
-
-    def reboot() -> None:
-        for job in device.work.glob("jobs/*/pgid"):
-            os.killpg(int(job.read_text()), signal.SIGKILL)
-        device.sshd.cut()
-
-    device.when(["item 7"], reboot)
+    device.when(["item 7"], device.reboot)
     assert device.run().outcome == "complete"
     assert len(device.starts()) == 2
     assert (device.folder / "out" / "responses.jsonl").read_bytes() == reference(device)

@@ -1,0 +1,70 @@
+"""The packed runner itself behind SSH, with the backend that needs no model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.contract import CellSpec, Request, file_sha256, read_responses, write_jsonl
+from runner.pack import build_pyz
+from sameweights.remote.driver import run_on_device
+from sameweights.remote.local import LocalTransport
+from sameweights.remote.transport import Transport
+
+N = 30
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Path:
+    """Write a cell of both kinds of requests for the runner's model-free backend."""
+    folder = tmp_path / "real"
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "weights").write_bytes(b"table")
+    requests = folder / "requests.jsonl"
+    write_jsonl(
+        requests,
+        [Request("loglikelihood", [n, n + 1], [n + 2]).to_json() for n in range(1, N)]
+        + [Request("generate", [n], max_new_tokens=8).to_json() for n in range(1, N)],
+    )
+    spec = CellSpec(
+        cell="m/box/fake/fp32/s0", model="m", device="box", backend="fake", precision="fp32",
+        seed=0, replicate=0, adapter="fake", options={"batch_sleep_ms": 10},
+        recipe={"weights": "fp32", "activations": "fp32", "compute": "fp32"}, env={}, threads=1,
+        files={"weights": file_sha256(folder / "model" / "weights")},
+        requests_sha256=file_sha256(requests),
+    )  # fmt: skip
+    (folder / "cell.json").write_text(json.dumps(spec.to_json()))
+    build_pyz(folder / "runner.pyz")
+    return folder
+
+
+def run(cell: Path, transport: Transport, out: str) -> list[dict[str, Any]]:
+    record = run_on_device(
+        transport, cell / "runner.pyz", cell / "cell.json", cell / "requests.jsonl",
+        cell / "model", cell / out,
+    )  # fmt: skip
+    assert (record.outcome, record.reason) == ("complete", None)
+    responses = [r.to_json() for r in read_responses(cell / out / "responses.jsonl")]
+    # The time that a response took is the only thing that may differ.
+    return [{**r, "elapsed_s": None} for r in responses]
+
+
+def test_the_packed_runner_gives_the_same_responses_over_ssh(device: Any, cell: Path) -> None:
+    local = run(cell, LocalTransport(cell / "local-work", sys.executable), "local")
+    assert run(cell, device.transport(), "ssh") == local
+    assert len(local) == 2 * (N - 1)
+
+
+def test_a_rebooted_device_ends_with_the_same_responses(device: Any, cell: Path) -> None:
+    local = run(cell, LocalTransport(cell / "local-work", sys.executable), "local")
+    device.reboot_when(lambda: len(_journals(device)) > 0)
+    assert run(cell, device.transport(), "ssh") == local
+
+
+def _journals(device: Any) -> list[Path]:
+    found = device.work.glob("cells/*/responses.jsonl")
+    return [path for path in found if path.read_bytes().count(b"\n") > 5]
