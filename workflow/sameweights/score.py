@@ -159,7 +159,8 @@ def item_rows(
         else:
             row |= {"status": "ok", "value": float(value)}
             ranked = len(choices) > 1
-            row |= _ranked(metric, choices, sample) if ranked else _written(sample, answers)
+            kind = document["kind"]
+            row |= _ranked(metric, choices, sample) if ranked else _written(kind, sample, answers)
         rows.append(row)
     return rows
 
@@ -194,15 +195,20 @@ def _ranked(metric: str, choices: Sequence[str], sample: Mapping[str, Any]) -> d
     }
 
 
-def _written(sample: Mapping[str, Any], answers: Sequence[Response | None]) -> dict[str, Any]:
-    """Answer of a generated (or singly scored) item."""
+def _written(
+    kind: str, sample: Mapping[str, Any], answers: Sequence[Response | None]
+) -> dict[str, Any]:
+    """Answer of a generated (or singly scored) item; a backend without token ids goes by text."""
     first = answers[0]
-    ids = [a.token_ids for a in answers if a is not None]
+    given = [answer for answer in answers if answer is not None]
+    if kind == "generate":
+        tokens = [a.text if a.token_ids is None else a.token_ids for a in given]
+    else:
+        tokens = [a.is_greedy for a in given]
     extracted = sample["filtered_resps"]
-    lone = first is not None and first.token_ids is None
     return {
-        "answer_tokens": digest([a.is_greedy for a in answers if a]) if lone else digest(ids),
-        "answer_text": "\n".join(a.text or "" for a in answers if a),
+        "answer_tokens": digest(tokens),
+        "answer_text": "\n".join(a.text or "" for a in given),
         "answer_extracted": _text(extracted[0] if len(extracted) == 1 else extracted),
         "finish_reason": first.finish_reason if first else None,
         "is_tie": False,
