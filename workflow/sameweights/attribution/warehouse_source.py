@@ -6,6 +6,7 @@ scored. See COLUMNS for what is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameweights.attribution.align import choose_metric, filter_views
+from sameweights.attribution.extraction import holds_answer
 from sameweights.attribution.lattice import Levels
 from sameweights.attribution.table import (
     CHURN_LEVELS,
@@ -32,14 +34,17 @@ FACTORS = ("model", "device", "backend", "precision")
 RUN_COLUMNS = (*FACTORS, "seed", "replicate")
 COLUMNS = (
     *RUN_COLUMNS,
-    *("task", "doc_id", "filter", "metric", "value", "status"),
+    *("task", "doc_id", "filter", "metric", "value", "status", "is_tie", "target", "margin"),
     *(f"answer_{level}" for level in CHURN_LEVELS),
-    *("doc_hash", "prompt_hash"),
+    *("doc_hash", "prompt_hash", "request_ids"),
 )
+MUST_EQUAL = ("doc_hash", "prompt_hash", "request_ids")
 
 _READ = """
-SELECT {runs}, task, doc_id, doc_hash, prompt_hash,
-       CASE WHEN status = 'ok' THEN value END AS value, status = 'tie' AS tie, {codes}
+SELECT {runs}, task, doc_id, doc_hash, prompt_hash, hash(request_ids) AS request_ids,
+       CASE WHEN status = 'ok' THEN value END AS value, coalesce(is_tie, false) AS tie, {codes},
+       CASE WHEN status = 'ok' AND value = 0 AND margin IS NULL THEN answer_text END AS wrong_text,
+       target
 FROM items JOIN (SELECT unnest(?) AS task, unnest(?) AS filter, unnest(?) AS metric) AS wanted
 USING (task, filter, metric)
 WHERE model IN (SELECT unnest(?))
@@ -160,10 +165,11 @@ def _read_view(
 
 
 def _plain(column: NDArray[Any]) -> NDArray[Any]:
-    """A masked column as a plain one: NaN for numbers, False for flags."""
+    """A masked column as a plain one: NaN for numbers, None for text, False for flags."""
     if not isinstance(column, np.ma.MaskedArray):
         return column
-    return column.filled(np.nan if column.dtype.kind == "f" else column.dtype.type(0))
+    empty: Any = {"f": np.nan, "O": None}.get(column.dtype.kind, 0)
+    return column.filled(empty)
 
 
 def _split_runs(columns: Columns, seed: int | None) -> list[tuple[Run, Columns]]:
@@ -189,8 +195,8 @@ def align_runs(
 ) -> tuple[list[tuple[Run, Columns]], list[str]]:
     """The comparability gate. Cells between the two ends must pass it; others are left out.
 
-    Raises TableError when items are missing, repeated or differ by doc_hash or prompt_hash (the
-    latter per seed: few-shot seeds ask different prompts).
+    Raises TableError when items are missing, repeated or differ by document, prompt or request ids
+    (compared per seed: few-shot seeds ask different prompts).
     """
     first: dict[int, Columns] = {}
     for run, block in runs:
@@ -218,9 +224,10 @@ def _mismatch(a: Columns, b: Columns) -> str | None:
     """Why two runs of one seed are not the same items, or None."""
     keys_a, keys_b = _keys(a), _keys(b)
     if keys_a != keys_b:
-        differing = sorted(set(keys_a) ^ set(keys_b)) or [k for k in keys_b if keys_b.count(k) > 1]
+        repeated = {key for key, count in Counter(keys_b).items() if count > 1}
+        differing = sorted(set(keys_a) ^ set(keys_b)) or sorted(repeated)
         return f"{len(differing)} items missing or repeated, e.g. {differing[0]}"
-    for name in ("doc_hash", "prompt_hash"):
+    for name in MUST_EQUAL:
         differ = np.flatnonzero(a[name] != b[name])
         if len(differ):
             return (
@@ -255,9 +262,18 @@ def _assemble(
         codes={level: code for level, code in codes.items() if (code >= 0).any()},
         strata=np.array([tasks.index(task) for task, _ in keys], dtype=np.int64),
         value_range=(0.0, 1.0) if unit else (-np.inf, np.inf),
-        flags={"tie": np.stack([block["tie"] for _, block in runs]).astype(np.bool_)},
+        flags={
+            "tie": np.stack([block["tie"] for _, block in runs]).astype(np.bool_),
+            "extraction_only": np.stack([_lost_by_filter(block) for _, block in runs]),
+        },
         seeds=_seed_role(runs, sampled),
     )
+
+
+def _lost_by_filter(block: Columns) -> NDArray[np.bool_]:
+    """Wrong generated answers that hold the right one; choices have a margin and are left out."""
+    pairs = zip(block["wrong_text"].tolist(), block["target"].tolist(), strict=True)
+    return np.array([bool(text) and holds_answer(text, str(target)) for text, target in pairs])
 
 
 def _seed_role(runs: Sequence[tuple[Run, Columns]], sampled: bool) -> SeedRole:
