@@ -201,6 +201,7 @@ def _written(
     """Answer of a generated (or singly scored) item; a backend without token ids goes by text."""
     first = answers[0]
     given = [answer for answer in answers if answer is not None]
+    tokens: list[Any]
     if kind == "generate":
         tokens = [a.text if a.token_ids is None else a.token_ids for a in given]
     else:
