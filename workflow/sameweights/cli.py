@@ -11,9 +11,11 @@ import typer
 
 from sameweights.attribution.cli import attribute_command
 from sameweights.errors import UserError
+from sameweights.remote.cli import app as remote_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("attribute")(attribute_command)
+app.add_typer(remote_app)
 
 
 @app.command("run-cell")
