@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from runner.contract import CellSpec, Request, file_sha256, write_jsonl
@@ -73,10 +74,10 @@ def measure_push(
         for name, words in tools.items():
             if shutil.which(name):
                 command = [str(source) if w == "SOURCE" else w for w in words]
-                times.setdefault(name, []).append(seconds(lambda c=command: run_quietly(c)))
+                times.setdefault(name, []).append(seconds(partial(run_quietly, command)))
                 copy.unlink()
-        times["push"].append(seconds(lambda s=source: transport.push(Parcel(s, s.name))))
-        times["push again"].append(seconds(lambda s=source: transport.push(Parcel(s, s.name))))
+        times["push"].append(seconds(partial(transport.push, Parcel(source, source.name))))
+        times["push again"].append(seconds(partial(transport.push, Parcel(source, source.name))))
         source.unlink()
         transport.clean(everything=True)
     return {name: statistics.median(found) for name, found in times.items()}
@@ -102,9 +103,8 @@ def measure_cell(
     found = []
     for name, transport in (("local", local), ("remote", remote)):
         out = folder / name
-        found.append(
-            seconds(lambda t=transport, o=out: run_on_device(t, PAYLOAD, cell, path, model, o))
-        )
+        run = partial(run_on_device, transport, PAYLOAD, cell, path, model, out)
+        found.append(seconds(run))
     same = [(folder / n / "responses.jsonl").read_bytes() for n in ("local", "remote")]
     assert same[0] == same[1] and same[0].count(b"\n") == requests
     return found[0], found[1]
