@@ -20,6 +20,8 @@ from sameweights.attribution.results import Interval
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
+ROUNDING = 1e-12
+"""Contributions smaller than this, relative to the largest, are rounding errors of zero."""
 MAX_Z_DRAWS = 1 << 14
 
 
@@ -148,6 +150,8 @@ def measure(contributions: Floats, sampling: Sampling) -> Means:
     """
     n = sampling.n
     x = contributions if sampling.order is None else contributions[sampling.order]
+    # Thirds of ones do not cancel to exact zeros, and a zero must not count as a contribution.
+    x = np.where(np.abs(x) > ROUNDING * np.abs(x).max(axis=0, initial=0.0), x, 0.0)
     totals = x if sampling.starts is None else np.add.reduceat(x, sampling.starts, axis=0)
     cov = clustered_cov(x, totals, sampling) / n**2
     contributing = np.count_nonzero(x, axis=0)
