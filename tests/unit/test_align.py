@@ -64,3 +64,9 @@ def test_other_requests() -> None:
     other = items().with_columns(request_ids=pl.Series([["x"]] * 4))
     with pytest.raises(ComparabilityError, match="differ in request_ids on 4 of 4"):
         align(items(), other, NAMES)
+
+
+def test_missing_hash_is_no_proof_of_equality() -> None:
+    other = items().with_columns(doc_hash=pl.lit(None, dtype=pl.String))
+    with pytest.raises(ComparabilityError, match="differ in doc_hash on 4 of 4"):
+        align(items(), other, NAMES)

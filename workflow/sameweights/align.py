@@ -30,7 +30,8 @@ def align(left: pl.DataFrame, right: pl.DataFrame, names: tuple[str, str]) -> pl
     _refuse_missing(left, right, names[0], names[1])
     _refuse_missing(right, left, names[1], names[0])
     for column in MUST_EQUAL:
-        differing = joined.filter(pl.col(column) != pl.col(f"{column}_b"))
+        # A missing hash is no proof of equality: null beside a hash differs.
+        differing = joined.filter(pl.col(column).ne_missing(pl.col(f"{column}_b")))
         if differing.height:
             _refuse(
                 f"{names[0]} and {names[1]} differ in {column} on {differing.height} of "

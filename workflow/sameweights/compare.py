@@ -18,6 +18,12 @@ from sameweights.metrics import Pair, Statistic, measure_all
 Run = tuple[str, int]
 """(cell, replicate)."""
 
+Floor = tuple[float | None, float | None]
+"""A statistic between replicates, and the upper limit of its 95% interval."""
+
+Floors = dict[tuple[str, ...], Floor]
+"""Floors by (cell, task, filter, metric, statistic)."""
+
 COMPARISON_SCHEMA: dict[str, Any] = {
     "cell_a": pl.String,
     "cell_b": pl.String,
@@ -39,7 +45,8 @@ FLOORED = ("churn_tokens", "churn_text", "churn_extracted", "right_to_wrong", "w
 
 EVIDENCE = """
 SELECT cell, replicate, task, doc_id,
-       list(logits_sha256 ORDER BY request_index, repeat) AS logits,
+       CASE WHEN count(logits_sha256) = count(*)
+            THEN list(logits_sha256 ORDER BY request_index, repeat) END AS logits,
        first(token_ids ORDER BY request_index, repeat) AS token_ids,
        first(margins ORDER BY request_index, repeat) AS margins
 FROM (
@@ -56,7 +63,8 @@ GROUP BY ALL
 def compare_cells(warehouse: Path, out: Path) -> None:
     """Write one row per pair, task (or 'all'), filter, metric and statistic.
 
-    Rows with cell_a = cell_b compare replicates 0 and 1 of that cell: its noise floor.
+    Rows with cell_a = cell_b compare the first two measured replicates of that cell: its noise
+    floor. Cells are compared by their first measured replicate.
     Raises ComparabilityError for cells of one model and seed that are not the same items.
     """
     with duckdb.connect(str(warehouse), read_only=True) as db:
@@ -72,7 +80,7 @@ def compare_cells(warehouse: Path, out: Path) -> None:
         if (frame["status"] == "ok").any()
     }
     rows: list[dict[str, Any]] = []
-    floors: dict[tuple[str, ...], float | None] = {}
+    floors: Floors = {}
     for left, right in [*replicate_pairs(runs), *cell_pairs(runs, reference)]:
         joined = align(runs[left], runs[right], (_name(left), _name(right)))
         for scope, pair in scopes(joined):
@@ -93,20 +101,26 @@ def load_items(db: duckdb.DuckDBPyConnection) -> pl.DataFrame:
 
 
 def replicate_pairs(runs: dict[Run, Any]) -> Iterator[tuple[Run, Run]]:
-    """Yield replicates 0 and 1 of each cell that has both."""
-    for cell, replicate in runs:
-        if replicate == 0 and (cell, 1) in runs:
-            yield (cell, 0), (cell, 1)
+    """Yield the first two measured replicates of each cell that has them."""
+    for own in _runs_by_cell(runs).values():
+        if len(own) > 1:
+            yield own[0], own[1]
 
 
 def cell_pairs(runs: dict[Run, Any], reference: str) -> Iterator[tuple[Run, Run]]:
     """Yield each pair of cells of one model and seed once, the reference first."""
-    first = sorted(
-        (run for run in runs if run[1] == 0), key=lambda run: (_middle(run[0]) != reference, run)
-    )
-    for left, right in combinations(first, 2):
+    firsts = [own[0] for own in _runs_by_cell(runs).values()]
+    firsts.sort(key=lambda run: (_middle(run[0]) != reference, run))
+    for left, right in combinations(firsts, 2):
         if _ends(left[0]) == _ends(right[0]):
             yield left, right
+
+
+def _runs_by_cell(runs: dict[Run, Any]) -> dict[str, list[Run]]:
+    grouped: dict[str, list[Run]] = {}
+    for run in sorted(runs):
+        grouped.setdefault(run[0], []).append(run)
+    return grouped
 
 
 def scopes(joined: pl.DataFrame) -> Iterator[tuple[tuple[str, str, str], Pair]]:
@@ -130,18 +144,14 @@ def _row(
     scope: tuple[str, str, str],
     pair: Pair,
     statistic: Statistic,
-    floors: dict[tuple[str, ...], float | None],
+    floors: Floors,
 ) -> dict[str, Any]:
     key = (*scope, statistic.name)
-    floor = None
-    if cell_a == cell_b:
-        floors[(cell_a, *key)] = statistic.estimate
-        floor = statistic.estimate
-    elif statistic.name in FLOORED:
-        both = [floors.get((cell, *key)) for cell in (cell_a, cell_b)]
-        known = [value for value in both if value is not None]
-        floor = sum(known) / len(known) if known else None
-    identical = floor == 0.0 and statistic.name in FLOORED and statistic.n > 0
+    floor: Floor = (None, None)
+    if statistic.name in FLOORED:
+        if cell_a == cell_b:
+            floors[(cell_a, *key)] = _own_floor(statistic)
+        floor = _mean_floor([floors.get((cell, *key)) for cell in (cell_a, cell_b)])
     return {
         "cell_a": cell_a,
         "cell_b": cell_b,
@@ -152,9 +162,23 @@ def _row(
         "estimate": statistic.estimate,
         "lo": statistic.lo,
         "hi": statistic.hi,
-        "noise_floor": floor if statistic.name in FLOORED else None,
-        "noise_floor_hi": upper_limit_if_identical(statistic.n) if identical else None,
+        "noise_floor": floor[0],
+        "noise_floor_hi": floor[1],
     }
+
+
+def _own_floor(statistic: Statistic) -> Floor:
+    if statistic.estimate == 0.0:
+        # Nothing was seen in n items, which bounds the rate but does not make it zero.
+        return 0.0, upper_limit_if_identical(statistic.n)
+    return statistic.estimate, statistic.hi
+
+
+def _mean_floor(floors: list[Floor | None]) -> Floor:
+    """Mean floor of the cells that have one, and the larger of their upper limits."""
+    values = [floor[0] for floor in floors if floor and floor[0] is not None]
+    uppers = [floor[1] for floor in floors if floor and floor[1] is not None]
+    return (sum(values) / len(values) if values else None, max(uppers, default=None))
 
 
 def _name(run: Run) -> str:

@@ -130,8 +130,17 @@ def _run(cell: str, replicate: int, folder: Path) -> dict[str, Any]:
 def _responses(cell: str, replicate: int, folder: Path) -> pl.DataFrame:
     path = folder / "responses.jsonl"
     rows = [response.to_json() for response in read_responses(path)] if path.is_file() else []
+    texts = ("text", "error")
     name = {"cell": cell, "replicate": replicate}
-    return pl.DataFrame([{**name, **row} for row in rows], schema=RESPONSE_SCHEMA)
+    return pl.DataFrame(
+        [{**name, **row, **{key: _storable(row[key]) for key in texts}} for row in rows],
+        schema=RESPONSE_SCHEMA,
+    )
+
+
+def _storable(text: str | None) -> str | None:
+    """Spell lone surrogates as escapes: a model may write them, and no database stores them."""
+    return text and text.encode("utf-8", "backslashreplace").decode()
 
 
 def _read_items(path: Path) -> pl.DataFrame:
@@ -146,11 +155,12 @@ def _read_items(path: Path) -> pl.DataFrame:
 def _vocabulary(
     results: Path, matrix: dict[str, Any], responses: list[pl.DataFrame]
 ) -> pl.DataFrame:
-    """Return the text of every token id that an answer used, for readers of the report."""
+    """Return the text of every token that an answer used or nearly used, for the report."""
     from tokenizers import Tokenizer
 
     stacked = _stack(responses, RESPONSE_SCHEMA)
-    used = stacked.select(pl.col("token_ids").explode().drop_nulls().unique())["token_ids"]
+    written = stacked.drop_nulls("token_ids")
+    used = {*written["token_ids"].explode(), *written["top_ids"].explode().explode()} - {None}
     rows = []
     for model in sorted({cell["model"] for cell in matrix["cells"]}):
         path = results / "models" / model / "tokenizer.json"
