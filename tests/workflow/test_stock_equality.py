@@ -9,19 +9,13 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 import yaml
 
-from runner.contract import CellSpec, file_sha256
 from runner.pack import build_pyz
-from sameweights.models import hash_folder
-from sameweights.remote.driver import run_on_device
-from sameweights.remote.local import LocalTransport
-from sameweights.requests import render_requests
-from sameweights.score import score_runs
+from sameweights.equality import find_differences, run_ours, run_stock
 
 ITEMS = 8
 NAMES = ("eq_generate", "eq_choice", "eq_rolling", "eq_few_shot")
@@ -95,101 +89,27 @@ def write_tasks(folder: Path) -> None:
         path.write_text(yaml.safe_dump({"task": name, **common, **body}))
 
 
-def run_stock(model_dir: Path, tasks: Path) -> Any:
-    from lm_eval import simple_evaluate
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
-    model = HFLM(
-        pretrained=str(model_dir),
-        dtype="float32",
-        softmax_dtype="float32",
-        batch_size=1,
-        device="cpu",
-    )
-    return simple_evaluate(
-        model=model,
-        tasks=list(NAMES),
-        limit=ITEMS,
-        bootstrap_iters=0,
-        log_samples=True,
-        random_seed=0,
-        numpy_random_seed=0,
-        torch_random_seed=0,
-        fewshot_random_seed=0,
-        task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
-    )
-
-
-def run_ours(model_dir: Path, tasks: Path, folder: Path) -> pl.DataFrame:
-    requests = folder / "requests.parquet"
-    render_requests(model_dir, NAMES, 0, ITEMS, None, False, tasks, requests)
-    jsonl = requests.with_suffix(".jsonl")
-    spec = CellSpec(
-        cell="m/here/torch/fp32/s0",
-        model="m",
-        device="here",
-        backend="torch",
-        precision="fp32",
-        seed=0,
-        replicate=0,
-        adapter="torch",
-        options={"batch_size": 1, "attention": "sdpa", "scoring": "independent"},
-        recipe={"weights": "fp32", "activations": "fp32", "compute": "fp32"},
-        env={},
-        threads=1,
-        files=hash_folder(model_dir),
-        requests_sha256=file_sha256(jsonl),
-    )
-    out = folder / "run"
-    out.mkdir()
-    cell_json = out / "cell.json"
-    cell_json.write_text(json.dumps(spec.to_json()))
-    pyz = build_pyz(folder / "runner.pyz")
-    device = LocalTransport(folder / "device")
-    record = run_on_device(device, pyz, cell_json, jsonl, model_dir, out)
-    assert record.outcome == "complete", record.reason
-    score_runs(requests, model_dir, tasks, [out], folder / "scores.json")
-    return pl.read_parquet(out / "items.parquet")
-
-
 @pytest.fixture(scope="module")
 def ran(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pl.DataFrame]:
     """Folder of one run of ours over all four tasks, and its items."""
     folder = tmp_path_factory.mktemp("equality")
     (folder / "tasks").mkdir()
     write_tasks(folder / "tasks")
-    return folder, run_ours(demo_model, folder / "tasks", folder)
+    pyz = build_pyz(folder / "runner.pyz")
+    return folder, run_ours(demo_model, folder / "tasks", NAMES, ITEMS, pyz, folder)
 
 
 def test_scores_and_items_equal_stock_lm_eval(
     demo_model: Path, ran: tuple[Path, pl.DataFrame]
 ) -> None:
-    import torch
-
     tasks, ours = ran[0] / "tasks", ran[1]
     assert set(ours["status"]) == {"ok"}
-    torch.set_num_threads(1)
-    stock = run_stock(demo_model, tasks)
-    values = {
-        (r["task"], r["doc_id"], r["filter"], r["metric"]): r for r in ours.iter_rows(named=True)
-    }
-    compared = 0
-    for task, samples in stock["samples"].items():
-        for sample in samples:
-            for metric in sample["metrics"]:
-                if not isinstance(sample[metric], (int, float)):
-                    continue
-                row = values[(task, sample["doc_id"], sample["filter"], metric)]
-                assert row["value"] == sample[metric], (task, sample["doc_id"], metric)
-                assert row["doc_hash"] == sample["doc_hash"]
-                assert row["prompt_hash"] == sample["prompt_hash"]
-                if task in ("eq_generate", "eq_few_shot"):
-                    assert row["answer_text"] == sample["resps"][0][0]
-                compared += 1
+    stock = run_stock(demo_model, tasks, NAMES, ITEMS)
+    compared, differences = find_differences(ours, stock)
+    assert differences == []
     # 8 items: two filters, two metrics, two filters again; bits_per_byte is a pair, see below.
     assert compared == ITEMS * 6
-    assert {r["task"] for r in values.values()} == set(NAMES) - {"eq_rolling"}
+    assert set(ours["task"]) == set(NAMES) - {"eq_rolling"}
 
 
 def test_rolling_log_likelihoods_equal_stock(
