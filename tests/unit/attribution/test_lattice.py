@@ -71,6 +71,9 @@ def test_rules_as_data_and_their_errors() -> None:
     (excludes,) = parse_rules(["precision=int8 excludes mac or orin"], LEVELS)
     assert not excludes.allows({"device": "mac", "precision": "int8"})
     assert excludes.allows({"device": "jetson", "precision": "int8"})
+    two = parse_rules(["trtllm needs jetson"], LEVELS) + parse_rules(["mlx needs mac"], LEVELS)
+    for text in ("trtllm needs jetson, mlx needs mac", "trtllm only on jetson and mlx needs mac"):
+        assert parse_rules([text], LEVELS) == two
     for wrong in ("trtllm jetson", "nothing needs jetson", "speed=1 needs mac", "mac needs jetson"):
         with pytest.raises(RuleError):
             parse_rules([wrong], LEVELS)
@@ -100,3 +103,12 @@ def test_four_factors_and_inactive_ones() -> None:
     for terms in (found.outcomes["score"].headline, found.outcomes["score"].fair_share):
         assert sum(t.estimate or 0 for t in terms) == pytest.approx(total, abs=1e-12)
     assert len(found.outcomes["score"].interactions) == 4
+
+
+def test_nine_free_factors_are_still_quick_enough_to_split() -> None:
+    names = tuple(f"f{k}" for k in range(9))
+    rng = np.random.default_rng(3)
+    cells = ["/".join("0" * 9), "/".join("1" * 9), "/".join("1" + "0" * 8)]
+    table = table_of({cell: rng.integers(0, 2, 30) for cell in cells}, factors=names)
+    found = attribute(table, cells[0], cells[1], outcomes=["score"])
+    assert [b.name for b in found.outcomes["score"].blocks] == ["f0", "+".join(names[1:])]

@@ -65,7 +65,7 @@ def test_every_rule_sums_to_the_total(lattice: Lattice, seed: int) -> None:
 def test_dividends_rebuild_every_corner(lattice: Lattice, seed: int) -> None:
     rng = np.random.default_rng(seed)
     v = {mask: float(rng.uniform(-1, 1)) for mask in lattice.family}
-    m = {mask: value(c, v) for mask, c in dividends(lattice).items()}
+    m = {mask: value(c, v) for mask, c in dividends(lattice.family).items()}
     for mask in lattice.family:
         inside = sum(d for sub, d in m.items() if sub & mask == sub)
         assert inside == pytest.approx(v[mask], abs=1e-9)

@@ -56,7 +56,7 @@ def attribute(
     wide, ends, same_cell = choose_ends(table, reference, target)
     view = prepare(wide, *ends, parsed)
     own = prepare(table, ends[0][:-1], ends[0][:-1], parsed) if same_cell else None
-    notes = [*table.notes, *view.notes]
+    notes = [*table.notes, *view.notes, *_replicate_notes(view)]
     options = SplitOptions(path, caps or {}, changed_only, own)
     splits = _split_all(view, outcomes, options, notes)
     flips = flip_test(view, 0, view.lattice.full)
@@ -109,6 +109,19 @@ def _split_all(
                 raise
             notes.append(f"{name} left out: {error}")
     return splits
+
+
+def _replicate_notes(view: View) -> list[str]:
+    """What a reader must know about cells with and without replicates."""
+    pairs = {mask: view.pairs_within(mask) for mask in view.masks}
+    notes = []
+    if pairs[0] and (single := [view.lattice.cell(m) for m, found in pairs.items() if not found]):
+        notes.append(f"run once, so churn excess takes the reference's floor for: {single}")
+    if any(len(rows) > 1 for rows in view.rows.values()):
+        notes.append("item classes and McNemar's test use the first run of each cell")
+    if view.table.seeds == "fewshot" and len({view.table.runs[r].seed for r in view.rows[0]}) == 1:
+        notes.append("one few-shot seed: the intervals hold for these prompts only")
+    return notes
 
 
 def _corners(view: View) -> tuple[Corner, ...]:

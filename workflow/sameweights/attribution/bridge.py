@@ -34,10 +34,9 @@ def find_bridge(cells: Sequence[Levels], reference: Levels, target: Levels) -> l
 
 
 def _walk_back(came_from: Mapping[Levels, Levels | None], target: Levels) -> list[Levels]:
-    chain, cell = [], target
-    while cell is not None:
-        chain.append(cell)
-        cell = came_from[cell]  # type: ignore[assignment]
+    chain = [target]
+    while (previous := came_from[chain[-1]]) is not None:
+        chain.append(previous)
     return chain[::-1]
 
 

@@ -14,7 +14,9 @@ from sameweights.errors import UserError
 
 Levels = Mapping[str, frozenset[str]]
 
-_TEXT = re.compile(r"^\s*(?P<when>.+?)\s+(?P<verb>needs?|excludes?)\s+(?P<then>.+?)\s*$")
+_VERBS = r"needs?|requires?|only on|only with|excludes?"
+_TEXT = re.compile(rf"^\s*(?P<when>.+?)\s+(?P<verb>{_VERBS})\s+(?P<then>.+?)\s*$")
+_NEXT_RULE = re.compile(rf"[;\n]|(?:,|\band\b)(?=[^,;]*\s(?:{_VERBS})\s)")
 _OR = re.compile(r"\s*\|\s*|\s+or\s+")
 
 
@@ -71,10 +73,12 @@ def feasible(cell: Mapping[str, str], rules: Iterable[Capability]) -> bool:
 def parse_rules(texts: Iterable[str], levels: Levels) -> tuple[Rule, ...]:
     """Read rules such as "trtllm needs jetson; int4 excludes cpu|mac", one or more a string.
 
+    Rules are separated by ";" or a new line, or by "," or "and" before another whole rule.
+
     A side is `level`, `level|level`, `level or level`, or `factor=level|level`. `levels` maps each
     factor to its known levels and finds the factor of a bare level. Raises RuleError.
     """
-    parts = [part for text in texts for part in re.split(r"[;\n]", text) if part.strip()]
+    parts = [part for text in texts for part in _NEXT_RULE.split(text) if part.strip()]
     return tuple(_parse_rule(part, levels) for part in parts)
 
 

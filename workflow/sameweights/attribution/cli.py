@@ -82,6 +82,8 @@ def attribute_command(
         )
         for table, ref, tgt in sides
     ]
+    if not samples and items is None:
+        found = [_with_mechanism(warehouse, one) for one in found]
     typer.echo(_as_json(found) if as_json else "\n\n".join(render(one) for one in found))
 
 
@@ -145,6 +147,12 @@ def _from_warehouse(
 
     found = read_comparisons(warehouse, reference, target, metric, filter_name, sampled)
     return [(one.table, one.reference, one.target) for one in found]
+
+
+def _with_mechanism(warehouse: Path, found: Attribution) -> Attribution:
+    from sameweights.attribution.warehouse_mechanism import add_mechanism
+
+    return add_mechanism(warehouse, found)
 
 
 def _registry_rules(config: Path, sides: Sides) -> list[Capability]:

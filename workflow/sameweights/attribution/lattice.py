@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sameweights.attribution.capability import Capability, feasible
 from sameweights.attribution.results import CornerState
@@ -54,6 +55,10 @@ class Lattice:
     def names(self) -> tuple[str, ...]:
         return tuple(player.name for player in self.players)
 
+    @cached_property
+    def feasible(self) -> frozenset[int]:
+        return frozenset(self.family)
+
     @property
     def missing(self) -> tuple[int, ...]:
         """Feasible corners that were not run."""
@@ -62,7 +67,7 @@ class Lattice:
     def state(self, mask: int) -> CornerState:
         if mask in self.run:
             return "run"
-        return "possible" if mask in self.family else "impossible"
+        return "possible" if mask in self.feasible else "impossible"
 
     def cell(self, mask: int) -> str:
         return "/".join(self.levels[mask])
@@ -73,9 +78,10 @@ class Lattice:
 
     def tops(self, mask: int) -> tuple[int, ...]:
         """Players that can be switched back in `mask` and leave a feasible corner."""
-        family = set(self.family)
         return tuple(
-            j for j in range(len(self.players)) if mask >> j & 1 and mask & ~(1 << j) in family
+            j
+            for j in range(len(self.players))
+            if mask >> j & 1 and mask & ~(1 << j) in self.feasible
         )
 
     def edges(self) -> list[tuple[int, int, int]]:

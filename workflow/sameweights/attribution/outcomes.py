@@ -155,12 +155,10 @@ def _only_changed(outcome: Outcome, view: View) -> Outcome:
     level = view.table.churn_level
     if level is None:
         raise OutcomeError("changed-only: the table has no answers")
-    if any(len(view.rows[mask]) > 1 and view.pairs_within(mask) for mask in (0, view.lattice.full)):
-        for mask in (0, view.lattice.full):
-            if disagreement(
-                view, level, view.pairs_within(mask) or [(view.rows[mask][0],) * 2]
-            ).any():
-                raise OutcomeError("changed-only: replicates disagree; valid when deterministic")
+    for mask in (0, view.lattice.full):
+        pairs = view.pairs_within(mask)
+        if pairs and disagreement(view, level, pairs).any():
+            raise OutcomeError("changed-only: replicates disagree; it needs deterministic cells")
     changed = disagreement(view, level, view.pairs_across(0, view.lattice.full)) > 0
     start = outcome.values[:, [view.masks.index(0)]]
     values = (outcome.values - start) * changed[:, None]

@@ -18,7 +18,7 @@ def render(found: Attribution) -> str:
     ]
     for split in found.outcomes.values():
         lines += ["", *_outcome(split)]
-    lines += ["", *_cells(found), *_flips(found), *_classes(found)]
+    lines += ["", *_cells(found), *_flips(found), *_classes(found), *_mechanism(found)]
     if found.notes:
         lines += ["", "notes", *(f"  - {note}" for note in found.notes)]
     return "\n".join(lines)
@@ -95,3 +95,18 @@ def _classes(found: Attribution) -> list[str]:
         return []
     counts = ", ".join(f"{c.name} {c.items}" for c in found.classes.counts)
     return [f"item classes ({found.classes.level}): {counts}"]
+
+
+def _mechanism(found: Attribution) -> list[str]:
+    lines = []
+    for pair in found.mechanism:
+        wide = "" if pair.too_wide is None else f", {pair.too_wide:.0%} too wide for the platform"
+        churn = ""
+        if pair.expected_churn is not None and pair.observed_churn is not None:
+            churn = f"; churn {pair.expected_churn:.1%} expected, {pair.observed_churn:.1%} seen"
+        flips = f"{pair.predicted_flips:.0f} token flips expected, {pair.observed_flips} seen"
+        lines.append(
+            f"mechanism {pair.player}: tau {pair.tau_nats:.3g} nats over {pair.positions} tokens; "
+            f"{flips}{wide}{churn}"
+        )
+    return lines

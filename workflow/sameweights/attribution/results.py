@@ -118,7 +118,7 @@ class NextCell:
     """A cell to run next. Widths are worst-case bound widths that running it removes.
 
     `decides`: names of terms that become identified; `separates`: separable blocks gained;
-    `cost_s`: device seconds when known.
+    `cost_s`: device seconds to expect, when known (mean run on that device).
     """
 
     cell: str
@@ -249,6 +249,38 @@ class Classes:
 
 
 @dataclass(frozen=True)
+class PairMechanism:
+    """Why tokens flip between two run cells; see `mechanism`. Where evidence was stored.
+
+    `tau_nats` with `interval`, over `positions` common to both in `sequences` requests; `left_out`
+    positions lack the two tokens in the stored evidence. `predicted_flips`, `observed_flips`:
+    tokens whose best candidate changes; `ties`: observed at a tie. `too_wide`: share of them at a
+    gap above 5 platform taus (None: the platform step was not run), with Wilson's interval.
+    `expected_churn`, `observed_churn`: generated answers that change, of `answers`.
+    `expected_divergence`, `observed_divergence`: mean position of the first differing token.
+    """
+
+    player: str
+    from_cell: str
+    to_cell: str
+    tau_nats: float
+    interval: Interval | None
+    positions: int
+    sequences: int
+    left_out: int
+    predicted_flips: float
+    observed_flips: int
+    ties: int
+    too_wide: float | None
+    too_wide_interval: Interval | None
+    answers: int
+    expected_churn: float | None
+    observed_churn: float | None
+    expected_divergence: float | None
+    observed_divergence: float | None
+
+
+@dataclass(frozen=True)
 class Power:
     """What this many items can show. `flip_share`: share of items whose correctness flips."""
 
@@ -284,6 +316,7 @@ class Attribution:
     errors: Mapping[str, int]
     verdict: str
     notes: tuple[str, ...]
+    mechanism: tuple[PairMechanism, ...] = ()
 
     def to_dict(self, items: bool = False) -> dict[str, Any]:
         """JSON-clean dict: dataclasses to objects, tuples to arrays, NaN and Inf to null.
@@ -322,6 +355,8 @@ class Attribution:
         bridge                       path over cells with other levels, or null
         errors{cell}                 items not scored, per run cell
         verdict                      one plain sentence
+        mechanism[]                  PairMechanism per run step from the reference, then the whole
+                                     ("total"); empty without stored evidence
         notes[]                      what a reader must know (ties, merged factors, ...)
 
         Estimate: name, estimate|null, interval [lo,hi]|null, bounds [lo,hi], verdict, n,

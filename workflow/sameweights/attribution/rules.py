@@ -22,7 +22,7 @@ def headline(lattice: Lattice) -> dict[str, Contrast]:
     A dividend with one top is that player's main effect; all others are interaction.
     """
     mains: dict[str, Contrast] = {name: {} for name in lattice.names}
-    for mask, dividend in dividends(lattice).items():
+    for mask, dividend in dividends(lattice.family).items():
         tops = lattice.tops(mask)
         if len(tops) == 1:
             name = lattice.names[tops[0]]
@@ -34,7 +34,7 @@ def headline(lattice: Lattice) -> dict[str, Contrast]:
 def interactions(lattice: Lattice) -> dict[str, Contrast]:
     """The interaction term by name: dividends with several tops, "backend x precision"."""
     named: dict[str, Contrast] = {}
-    for mask, dividend in dividends(lattice).items():
+    for mask, dividend in dividends(lattice.family).items():
         tops = lattice.tops(mask)
         if len(tops) > 1:
             name = " x ".join(lattice.names[j] for j in tops)
@@ -50,7 +50,7 @@ def fair_shares(lattice: Lattice) -> dict[str, Contrast]:
     Shapley value on a full lattice, the priority value under precedence (Beal et al. 2022).
     """
     shares: dict[str, Contrast] = {name: {} for name in lattice.names}
-    for mask, dividend in dividends(lattice).items():
+    for mask, dividend in dividends(lattice.family).items():
         tops = lattice.tops(mask)
         for j in tops:
             name = lattice.names[j]

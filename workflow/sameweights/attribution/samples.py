@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from runner.contract import MAX_LINE_BYTES
 from sameweights.attribution.align import ItemRow, RunRows, build_tables
 from sameweights.attribution.extraction import holds_answer
 from sameweights.attribution.table import (
@@ -26,6 +27,7 @@ from sameweights.attribution.table import (
 from sameweights.errors import UserError
 
 MAX_FILE_BYTES = 4 * 1024**3
+MAX_ARRAY_BYTES = 512 * 1024**2
 REQUIRED = ("doc_id", "filter", "metrics", "resps", "filtered_resps", "doc_hash", "prompt_hash")
 
 _LM_EVAL_NAME = re.compile(r"^samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d\-.:]+\.jsonl$")
@@ -106,6 +108,8 @@ def iterate_records(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with file.open("rb") as handle:
         is_array = handle.read(4096).lstrip()[:1] == b"["
         handle.seek(0)
+        if is_array and size > MAX_ARRAY_BYTES:
+            raise SampleError(f"{file}: a JSON array of {size} bytes; write one object a line")
         for number, record in (
             _array_items(file, handle.read()) if is_array else _lines(file, handle)
         ):
@@ -124,7 +128,11 @@ def _array_items(file: Path, raw: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _lines(file: Path, handle: BinaryIO) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(handle, 1):
+    number = 0
+    while line := handle.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise SampleError(f"{file}: line {number}: longer than {MAX_LINE_BYTES} bytes")
         if line.strip():  # a blank line holds nothing that could be lost
             yield number, _parse_line(line, f"{file}: line {number}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -73,7 +73,13 @@ class Estimator:
             means = self.means(known)
             if means.df.min() >= 1:
                 critical = max_z_critical(means.cov, float(means.df.min()))
-        return self.estimate(terms, critical), critical
+        found = self.estimate(terms, critical)
+        return tuple(self._with_breakdown(term, terms[term.name]) for term in found), critical
+
+    def _with_breakdown(self, term: Estimate, contrast: Contrast) -> Estimate:
+        if term.estimate is not None:
+            return term
+        return replace(term, breakdown=self.program.breakdown(contrast))
 
     def estimate(self, terms: Terms, critical: float | None = None) -> tuple[Estimate, ...]:
         """Estimates of named contrasts: a point where every cell was run, bounds elsewhere."""
@@ -147,7 +153,6 @@ class Estimator:
             noise_floor=self.noise.value,
             envelope=(float(inner[0].mean()), float(inner[1].mean())),
             capped=self.program.bounds(contrast, self.caps) if self.caps else None,
-            breakdown=self.program.breakdown(contrast),
         )
 
     def shares(self, terms: Terms, total: Estimate) -> tuple[Share, ...]:

@@ -19,6 +19,7 @@ LABELS = {
 
 def show(value: float, unit: str, signed: bool = True) -> str:
     """A value in its unit; proportions as percentage points."""
+    value += 0.0  # no "-0.0"
     sign = "+" if signed else ""
     if unit == "proportion":
         return f"{100 * value:{sign}.1f}"

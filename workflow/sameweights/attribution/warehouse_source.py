@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,22 @@ def read_comparisons(
         tables = [
             _read_view(db, path, name, view, ends, seed, sampled) for name, view in views.items()
         ]
-    return [Comparison(table, "/".join(ends[0]), "/".join(ends[1])) for table in tables]
+        costs = _device_costs_s(db, ends)
+    labels = "/".join(ends[0]), "/".join(ends[1])
+    return [Comparison(replace(table, cost_s=costs), *labels) for table in tables]
+
+
+def _device_costs_s(db: duckdb.DuckDBPyConnection, ends: tuple[Levels, Levels]) -> dict[str, float]:
+    """Expected device seconds of every corner: the mean run on the same device so far."""
+    if not db.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'runs'").fetchall():
+        return {}
+    rows = db.execute(
+        "SELECT split_part(cell, '/', 2), avg(TRY_CAST(timing->>'$.run_s' AS DOUBLE)) FROM runs "
+        "WHERE outcome = 'complete' GROUP BY ALL"
+    ).fetchall()
+    known = {str(device): float(mean_s) for device, mean_s in rows if mean_s is not None}
+    corners = product(*(dict.fromkeys(pair) for pair in zip(*ends, strict=True)))
+    return {"/".join(cell): known[cell[1]] for cell in corners if cell[1] in known}
 
 
 def _check_columns(db: duckdb.DuckDBPyConnection, path: Path) -> None:
