@@ -1,7 +1,10 @@
+import sys
 from pathlib import Path
 
 from sameweights.requests import render_requests
 
+# Libraries' warnings and progress bars; shown when the job fails (show-failed-logs).
+sys.stderr = Path(snakemake.log[0]).open("w", encoding="utf-8")
 render_requests(
     Path(snakemake.input.model),
     snakemake.params.tasks,
