@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from sameweights.attribution.bounds import Caps
 from sameweights.attribution.bridge import find_bridge, split_bridge
@@ -140,9 +143,16 @@ def _corners(view: View) -> tuple[Corner, ...]:
 
 
 def _corner_score(view: View, mask: int) -> Estimate:
-    rows = list(view.rows[mask])
-    floors = view.score_noise(mask)
-    return single_estimate("score", view.table.values[rows].mean(axis=0), view, floors)
+    """A cell's own score. Its imaginary items sit at the ends of the metric's range."""
+    low, high = view.table.value_range
+    middle = (low + high) / 2 if np.isfinite(high - low) else 0.0
+    values = view.table.values[list(view.rows[mask])].mean(axis=0) - middle
+    limits = low - middle, high - middle
+    found = single_estimate("score", values, view, view.score_noise(mask), limits)
+    value = None if found.estimate is None else found.estimate + middle
+    interval = found.interval and (found.interval[0] + middle, found.interval[1] + middle)
+    bounds = found.bounds[0] + middle, found.bounds[1] + middle
+    return replace(found, estimate=value, interval=interval, bounds=bounds, n=view.n)
 
 
 def _classes(view: View, notes: list[str]) -> Classes | None:

@@ -227,6 +227,14 @@ def fieller(part: float, whole: float, cov: Floats, critical: float) -> Interval
     return float((b - root) / a), float((b + root) / a)
 
 
+def clip(interval: Interval | None, limits: Interval) -> Interval | None:
+    """The part of an interval that lies inside logical limits."""
+    if interval is None:
+        return None
+    low, high = limits
+    return min(max(interval[0], low), high), max(min(interval[1], high), low)
+
+
 def wilson(count: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Wilson interval of a proportion."""
     if n == 0:

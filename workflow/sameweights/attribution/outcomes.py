@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sameweights.attribution.dividends import Contrast
 from sameweights.attribution.inference import Floats
 from sameweights.attribution.table import CHURN_LEVELS, ItemTable
 from sameweights.attribution.view import Pair, View
@@ -27,7 +28,8 @@ class OutcomeError(UserError):
 class Outcome:
     """`values` [n, C] per item and run corner (columns as `View.masks`).
 
-    `lo`, `hi` [n]: what an item's value can be in a cell that was not run.
+    `lo`, `hi` [n]: what an item's value can be in a cell that was not run. `limits`: what the mean
+    of any cell can be; `zero_at_reference`: it is 0 there by definition.
     """
 
     name: str
@@ -35,6 +37,17 @@ class Outcome:
     values: Floats
     lo: Floats
     hi: Floats
+    limits: tuple[float, float] = (-np.inf, np.inf)
+    zero_at_reference: bool = False
+
+    def range_of(self, contrast: Contrast) -> tuple[float, float]:
+        """What a contrast can be at all, whatever the data."""
+        low = high = 0.0
+        for mask, weight in contrast.items():
+            if mask != 0 or not self.zero_at_reference:
+                ends = weight * self.limits[0], weight * self.limits[1]
+                low, high = low + min(ends), high + max(ends)
+        return low, high
 
 
 def available(table: ItemTable) -> list[str]:
@@ -85,7 +98,7 @@ def _plain(name: str, view: View) -> Outcome:
         raise OutcomeError(f"outcome {name!r}: not every item has a value in every run cell")
     if name == "top1_flips":
         hi = 1.0
-    return Outcome(name, unit, values, np.full(view.n, lo), np.full(view.n, hi))
+    return Outcome(name, unit, values, np.full(view.n, lo), np.full(view.n, hi), (lo, hi))
 
 
 def _churn(name: str, view: View) -> Outcome:
@@ -105,7 +118,10 @@ def _churn(name: str, view: View) -> Outcome:
         values[:, column] = disagreement(view, level, view.pairs_across(0, mask))
         if excess:
             values[:, column] -= (cell_noise(view, level, 0) + cell_noise(view, level, mask)) / 2
-    return Outcome(name, PROPORTION, values, np.zeros(view.n), np.ones(view.n))
+    # An unbiased excess can come out negative: no limits.
+    limits = (-np.inf, np.inf) if excess else (0.0, 1.0)
+    zeros, ones = np.zeros(view.n), np.ones(view.n)
+    return Outcome(name, PROPORTION, values, zeros, ones, limits, zero_at_reference=True)
 
 
 def disagreement(view: View, level: str, pairs: list[Pair]) -> Floats:
@@ -148,7 +164,9 @@ def _directed_flips(name: str, view: View) -> Outcome:
     else:
         values, most = (1 - at_reference) * right, 1 - at_reference[:, 0]
     values[:, view.masks.index(0)] = 0.0
-    return Outcome(name, PROPORTION, values, np.zeros(view.n), most)
+    return Outcome(
+        name, PROPORTION, values, np.zeros(view.n), most, (0.0, 1.0), zero_at_reference=True
+    )
 
 
 def _only_changed(outcome: Outcome, view: View) -> Outcome:

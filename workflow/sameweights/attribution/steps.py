@@ -18,9 +18,9 @@ from sameweights.attribution.flips import (
     mcnemar_exact,
     mcnemar_mid_p,
 )
-from sameweights.attribution.inference import Floats, measure
+from sameweights.attribution.inference import Floats, clip, measure
 from sameweights.attribution.outcomes import OutcomeError, disagreement, is_binary
-from sameweights.attribution.results import FEW_CONTRIBUTING, Estimate, FlipTest, Step
+from sameweights.attribution.results import FEW_CONTRIBUTING, Estimate, FlipTest, Interval, Step
 from sameweights.attribution.view import View
 
 
@@ -108,20 +108,24 @@ def _churn_step(view: View, a: int, b: int) -> dict[str, Estimate]:
             for mask in (a, b)
             if view.pairs_within(mask)
         ]
-        found[level] = single_estimate(level, moved, view, floors)
+        found[level] = single_estimate(level, moved, view, floors, (0.0, 1.0))
     return found
 
 
 def single_estimate(
-    name: str, contributions: Floats, view: View, floors: Sequence[float] = ()
+    name: str,
+    contributions: Floats,
+    view: View,
+    floors: Sequence[float] = (),
+    limits: Interval = (-np.inf, np.inf),
 ) -> Estimate:
-    """Identified estimate of one mean of item contributions [n]."""
+    """Identified estimate of one mean of item contributions [n], its interval inside `limits`."""
     means = measure(contributions[:, None], view.sampling)
     value = float(means.mean[0])
     return Estimate(
         name=name,
         estimate=value,
-        interval=means.intervals()[0],
+        interval=clip(means.intervals()[0], limits),
         bounds=(value, value),
         verdict="identified",
         n=means.n,

@@ -24,6 +24,7 @@ from sameweights.attribution.flips import holm
 from sameweights.attribution.inference import (
     Floats,
     Means,
+    clip,
     fieller,
     max_z_critical,
     measure,
@@ -87,7 +88,9 @@ class Estimator:
         found: dict[str, Estimate] = {}
         if known:
             means = self.means([terms[name] for name in known])
-            found = dict(zip(known, self._identified(known, means, critical), strict=True))
+            limits = [self.outcome.range_of(terms[name]) for name in known]
+            made = self._identified(known, means, limits, critical)
+            found = dict(zip(known, made, strict=True))
         return tuple(
             found[name] if name in found else self._bounded(name, contrast)
             for name, contrast in terms.items()
@@ -106,7 +109,11 @@ class Estimator:
         return np.asarray(outcome.values @ np.array(weights))
 
     def _identified(
-        self, names: Sequence[str], means: Means, critical: float | None
+        self,
+        names: Sequence[str],
+        means: Means,
+        limits: Sequence[Interval],
+        critical: float | None,
     ) -> list[Estimate]:
         together = means.intervals(critical) if critical else [None] * len(names)
         p = p_values(means)
@@ -115,7 +122,7 @@ class Estimator:
             Estimate(
                 name=name,
                 estimate=float(means.mean[k]),
-                interval=interval,
+                interval=clip(interval, limits[k]),
                 bounds=(float(means.mean[k]), float(means.mean[k])),
                 verdict="identified",
                 n=means.n,
@@ -124,7 +131,7 @@ class Estimator:
                 noise_floor=self.noise.value,
                 se=float(means.se[k]),
                 df=float(means.df[k]),
-                simultaneous=together[k],
+                simultaneous=clip(together[k], limits[k]),
                 p=float(p[k]),
                 p_holm=float(adjusted[k]),
             )
@@ -144,7 +151,7 @@ class Estimator:
         return Estimate(
             name=name,
             estimate=None,
-            interval=interval,
+            interval=clip(interval, self.outcome.range_of(contrast)),
             bounds=bounds,
             verdict=judge(bounds, self.total),
             n=self.view.n,
