@@ -51,7 +51,7 @@ def noise_floor(name: str, view: View) -> NoiseFloor:
             "and the intervals speak of similar items",
         )
     else:
-        upper = _upper(np.concatenate([np.abs(d) for d in known.values()]), view)
+        upper = _upper(np.concatenate(list(known.values())), view, signed)
         readings = ("differences of the size of the noise floor are what a rerun alone gives",)
     p_value = _beyond_noise(name, view) if name.startswith("churn") else None
     return NoiseFloor(value, upper, pairs, view.n, cells, readings, p_value)
@@ -73,9 +73,12 @@ def _replicate_differences(name: str, view: View, mask: int) -> Floats:
     return np.abs(differences) / 2 if name in _COUNTED else differences
 
 
-def _upper(per_item: Floats, view: View) -> float | None:
-    interval = measure(per_item.mean(axis=0)[:, None], view.sampling).intervals()[0]
-    return None if interval is None else interval[1]
+def _upper(differences: Floats, view: View, signed: bool) -> float | None:
+    """95% upper limit of the floor; of its size, where differences [pairs, n] have signs."""
+    columns = differences.T if signed else differences.mean(axis=0)[:, None]
+    intervals = measure(columns, view.sampling).intervals()
+    ends = [max(abs(low), abs(high)) for low, high in filter(None, intervals)]
+    return float(np.mean(ends)) if ends else None
 
 
 def _beyond_noise(name: str, view: View) -> float | None:

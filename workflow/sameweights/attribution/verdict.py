@@ -19,11 +19,10 @@ LABELS = {
 
 def show(value: float, unit: str, signed: bool = True) -> str:
     """A value in its unit; proportions as percentage points."""
-    value += 0.0  # no "-0.0"
     sign = "+" if signed else ""
     if unit == "proportion":
-        return f"{100 * value:{sign}.1f}"
-    return f"{value:{sign}.3g}"
+        return f"{round(100 * value, 1) + 0.0:{sign}.1f}"  # + 0.0: no "-0.0"
+    return f"{value + 0.0:{sign}.3g}"
 
 
 def say_split(
