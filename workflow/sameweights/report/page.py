@@ -4,153 +4,155 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import duckdb
+import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from sameweights.report.tables import (
-    SCORES,
-    read_changed,
-    read_comparison,
-    read_meta,
-    read_rows,
-)
-from sameweights.report.verdict import find, percent, points, say_verdict, short
+from sameweights.report import charts, wording
+from sameweights.report.embed import Script, dump_json, policy, wrap_script
+from sameweights.report.items import read_changed
+from sameweights.report.matrix import arrange_grids, read_cells
+from sameweights.report.pairs import arrange_equality, list_pairs, list_points
+from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
+from sameweights.report.trust import describe_runs, list_differences
+from sameweights.report.verdict import say_verdict
 
-PAIR_STATISTICS = (
+SCRIPTS = ("theme.js", "tables.js", "charts.js", "items.js")
+KEY_FACTS = (
+    "score_a",
+    "score_b",
     "delta",
     "right_to_wrong",
     "wrong_to_right",
     "churn_tokens",
-    "churn_text",
-    "churn_extracted",
     "bitwise_equal_logits",
-    "mean_margin_at_divergence",
-    "mean_divergence_index",
 )
+BUNDLE = "window.vegaEmbed = vegaEmbed;"
 
 
 def build_report(
     warehouse: Path,
     comparison: Path,
-    attribution: Path,
+    attribution: Path | None,
     assets: Path,
     out_html: Path,
     out_md: Path,
     out_verdict: Path,
 ) -> None:
-    """Write report.html (one file, no script, no network), report.md and verdict.txt.
+    """Write report.html (one file, offline), report.md and verdict.txt.
 
-    All text from models, devices and configuration is escaped by the template engine.
+    `attribution`: its JSON, or None when it was not computed. `assets`: template, style, scripts.
+    Text from models, devices and configuration is escaped by the template engine, or travels as
+    JSON and is shown as text only.
     """
     context = read_context(warehouse, comparison, attribution)
-    for template, out in (("template.html.j2", out_html), ("summary.md.j2", out_md)):
-        environment = Environment(
-            loader=FileSystemLoader(assets),
-            autoescape=template.endswith(".html.j2"),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters |= {"points": points, "percent": percent, "short": short}
-        style = (assets / "style.css").read_text(encoding="utf-8")
-        text = environment.get_template(template).render(**context, style=style)
-        # A lone surrogate in a model's text cannot be encoded: show its escape.
-        out.write_bytes(text.encode("utf-8", "backslashreplace"))
-    out_verdict.write_text(context["verdict"] + "\n", encoding="utf-8")
+    _write(out_html, render_html(context, assets))
+    _write(out_md, render_markdown(context, assets))
+    _write(out_verdict, context["verdict"].line + "\n")
 
 
-def read_context(warehouse: Path, comparison: Path, attribution: Path) -> dict[str, Any]:
+def render_html(context: Row, assets: Path) -> str:
+    """The whole page as one string."""
+    texts = [vl_convert.javascript_bundle(BUNDLE)]
+    texts += [(assets / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    scripts: list[Script] = [wrap_script(text) for text in texts]
+    style = (assets / "style.css").read_text(encoding="utf-8")
+    template = _environment(assets).get_template("template.html.j2")
+    return template.render(
+        **context, style=style, scripts=scripts, policy=policy(scripts), dump_json=dump_json
+    )
+
+
+def render_markdown(context: Row, assets: Path) -> str:
+    """A summary for pull requests and chats."""
+    return _environment(assets).get_template("summary.md.j2").render(**context)
+
+
+def read_context(warehouse: Path, comparison: Path, attribution: Path | None) -> Row:
     """Gather everything that the templates show."""
-    rows = read_comparison(comparison)
-    split = json.loads(attribution.read_bytes())
+    table = read_comparison(comparison)
+    split = None if attribution is None else json.loads(attribution.read_bytes())
     with duckdb.connect(str(warehouse), read_only=True) as db:
         meta = read_meta(db)
-        cells = read_rows(db, "SELECT * FROM cells ORDER BY ALL")
-        scores = read_rows(db, SCORES)
-        runs = read_rows(db, "SELECT * FROM runs ORDER BY cell, replicate")
-        reference = _first_cell(cells, meta["reference"])
-        target = _first_cell(cells, meta["target"])
+        runs = list(read_rows(db, "SELECT * FROM runs ORDER BY cell, replicate"))
+        cells = read_cells(db, runs)
+        reference, target = (_find_cell(cells, meta[end]) for end in ("reference", "target"))
         changed = read_changed(db, reference, target)
-    reasons = {cell["cell"]: cell["reason"] for cell in cells if cell["reason"]}
-    done = {run["cell"] for run in runs if run["outcome"] == "complete"}
-    reasons |= {run["cell"]: run["reason"] for run in runs if run["cell"] not in done}
-    verdict = say_verdict(rows, reference, target, reasons)
+    reasons = {c["cell"]: c["reason"] or "no item was measured" for c in cells if not c["n"]}
+    measured = [cell["cell"] for cell in cells if cell["n"]]
     return {
-        "verdict": verdict,
+        "verdict": say_verdict(table, split, reference, target, reasons),
         "split": split,
         "reference": reference,
         "target": target,
-        "devices": meta["devices"],
-        "cells": [_describe(cell, scores, runs, reasons) for cell in cells],
-        "pairs": _pairs(rows, reference),
-        "floors": _floors(rows),
-        "statistics": PAIR_STATISTICS,
-        "changed": changed,
-        "differences": _differences(runs, reference, target),
-        "runs": runs,
+        "notes": _notes(meta["devices"]),
+        "cells": cells,
+        "grids": arrange_grids(cells, table, reference, target),
+        "facts": _key_facts(table, reference, target),
+        "pairs": list_pairs(table, reference),
+        "equality": arrange_equality(table, measured, reference),
+        "changed": {**changed, "target": wording.short(target)},
+        "differences": list_differences(runs, reference, target),
+        "runs": describe_runs(runs),
+        "charts": _charts(split, list_points(table, reference), changed["items"]),
     }
 
 
-def _first_cell(cells: list[dict[str, Any]], name: str) -> str:
-    return next(str(cell["cell"]) for cell in cells if short(cell["cell"]) == name)
+def _find_cell(cells: list[Row], name: str) -> str:
+    return next(str(cell["cell"]) for cell in cells if wording.short(cell["cell"]) == name)
 
 
-def _describe(
-    cell: dict[str, Any],
-    scores: list[dict[str, Any]],
-    runs: list[dict[str, Any]],
-    reasons: dict[str, str],
-) -> dict[str, Any]:
-    own = [s for s in scores if s["cell"] == cell["cell"] and s["replicate"] == 0 and s["task"]]
-    outcomes = [run["outcome"] for run in runs if run["cell"] == cell["cell"]]
-    state = "excluded" if cell["state"] == "excluded" else "/".join(sorted(set(outcomes)))
-    return {**cell, "state": state, "scores": own, "reason": reasons.get(cell["cell"])}
+def _notes(devices: dict[str, Row]) -> list[tuple[str, list[str]]]:
+    """Notes of the devices with the devices that share each."""
+    grouped: dict[str, list[str]] = {}
+    for name, device in sorted(devices.items()):
+        if device.get("note"):
+            grouped.setdefault(device["note"], []).append(name)
+    return list(grouped.items())
 
 
-def _pairs(rows: list[dict[str, Any]], reference: str) -> list[dict[str, Any]]:
-    """One entry a cell compared with the reference, over all tasks."""
-    others = dict.fromkeys(r["cell_b"] for r in rows if r["cell_a"] == reference != r["cell_b"])
-    return [
-        {"cell": other, **{name: find(rows, reference, other, name) for name in PAIR_STATISTICS}}
-        for other in others
-    ]
+def _key_facts(table: Comparison, reference: str, target: str) -> Row:
+    return {name: table.find(reference, target, name) for name in KEY_FACTS}
 
 
-def _floors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry a replicated cell: how often its replicates differ."""
-    cells = dict.fromkeys(r["cell_a"] for r in rows if r["cell_a"] == r["cell_b"])
-    return [
-        {
-            "cell": cell,
-            **{n: find(rows, cell, cell, n) for n in ("churn_tokens", "bitwise_equal_logits")},
-        }
-        for cell in cells
-    ]
+def _charts(split: Row | None, points: list[Row], items: list[Row]) -> Row:
+    """Specifications by the id of their place on the page, and the data that they share."""
+    specs, datasets = {}, {}
+    for name, title in (("score", "Score change"), ("churn", "Changed answers")):
+        outcome = (split or {}).get("outcomes", {}).get(name)
+        if outcome:
+            key = f"waterfall_{name}"
+            bars = charts.waterfall_rows(outcome)
+            floor = outcome["noise"]["value"]
+            specs[key] = charts.draw_waterfall(key, title, len(bars), floor)
+            datasets[key] = bars
+    if points:
+        specs["churn_delta"] = charts.draw_churn_against_delta()
+        datasets["pairs"] = points
+    margins = charts.margin_rows(items)
+    if any(row["items"] for row in margins):
+        specs["margins"] = charts.draw_margins()
+        datasets["margins"] = margins
+    return {"specs": specs, "datasets": datasets}
 
 
-def _differences(
-    runs: list[dict[str, Any]], reference: str, target: str
-) -> list[tuple[str, str, str]]:
-    """Return (key, reference's value, target's value) of all that differs in what ran."""
-    flat = []
-    for cell in (reference, target):
-        run = next((r for r in runs if r["cell"] == cell and r["options"]), None)
-        record: dict[str, Any] = {}
-        if run is not None:
-            record = {"identity": run["identity"], **json.loads(run["options"])}
-            record["environment"] = json.loads(run["environment"])
-        flat.append(_flatten(record))
-    keys = sorted(set(flat[0]) | set(flat[1]))
-    found = [(key, flat[0].get(key, "–"), flat[1].get(key, "–")) for key in keys]
-    return [entry for entry in found if entry[1] != entry[2]]
+def _environment(assets: Path) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(assets),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        name: getattr(wording, name) for name in ("points", "percent", "plain", "short")
+    }
+    return environment
 
 
-def _flatten(value: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(value, dict):
-        flat: dict[str, str] = {}
-        for key, inner in value.items():
-            flat |= _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
-        return flat
-    return {prefix: str(value)[:300]}
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(path.name + ".part")
+    # A lone surrogate cannot be encoded: show its escape.
+    part.write_bytes(text.encode("utf-8", "backslashreplace"))
+    part.replace(path)

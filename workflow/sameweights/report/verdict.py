@@ -1,61 +1,154 @@
-"""The verdict: one plain sentence with the numbers, or what cannot be said."""
+"""The verdict: the answer first, then its numbers, then the cause - or what cannot be said."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-Rows = list[dict[str, Any]]
+from sameweights.report.tables import Comparison, Row
+from sameweights.report.wording import bracket, percent, points, short
 
 
-def find(rows: Rows, cell_a: str, cell_b: str, statistic: str) -> dict[str, Any] | None:
-    """Return the comparison row over all tasks of one pair."""
-    for row in rows:
-        pair = (row["cell_a"], row["cell_b"]) == (cell_a, cell_b)
-        if pair and row["task"] == "all" and row["statistic"] == statistic:
-            return row
-    return None
+@dataclass(frozen=True)
+class Verdict:
+    """`headline` answers in a few words; `detail` gives the numbers; `cause` splits them."""
+
+    headline: str
+    detail: str
+    cause: str
+
+    @property
+    def line(self) -> str:
+        """All of it in one line, for a terminal."""
+        return " ".join(part for part in (self.headline, self.detail, self.cause) if part)
 
 
-def say_verdict(rows: Rows, reference: str, target: str, reasons: dict[str, str]) -> str:
-    """Say whether the drop is real and how many answers changed; a refusal names its reason.
+def say_verdict(
+    table: Comparison,
+    split: Mapping[str, Any] | None,
+    reference: str,
+    target: str,
+    reasons: Mapping[str, str],
+) -> Verdict:
+    """Say whether the drop is real, how many answers changed, and why; or refuse with the reason.
 
+    `split`: the attribution's JSON, {"error": text}, or None when it was not computed.
     `reasons`: cell -> why it has no numbers.
     """
     for cell in (reference, target):
         if cell in reasons:
-            return f"No verdict: {cell} has no results ({reasons[cell]})."
-    delta = find(rows, reference, target, "delta")
-    churn = find(rows, reference, target, "churn_tokens")
-    if delta is None or churn is None or delta["lo"] is None:
-        return f"No verdict: {reference} and {target} were not compared."
-    real = delta["lo"] > 0 or delta["hi"] < 0
-    floor = churn["noise_floor"]
-    noise = (
-        "replicates of one cell never differ"
-        if floor == 0
-        else f"replicates of one cell differ on {percent(floor)}"
-        if floor is not None
-        else "the noise floor is unknown (no replicates)"
+            return Verdict(
+                f"No verdict: {short(cell)} gave no results.",
+                f"Reason: {reasons[cell]}.",
+                f"Run {short(cell)} next.",
+            )
+    delta = table.find(reference, target, "delta")
+    churn = table.find(reference, target, "churn_tokens")
+    if delta is None or churn is None or not delta["n"]:
+        return Verdict(f"No verdict: {short(reference)} and {short(target)} share no item.", "", "")
+    return Verdict(
+        f"{_say_score(delta)}; {_say_churn(churn)}.",
+        _say_numbers(table, reference, target, delta, churn),
+        _say_cause(split),
     )
+
+
+def _say_score(delta: Row) -> str:
+    if delta["lo"] is None:
+        return "Too few items to judge the score"
+    if delta["hi"] < 0:
+        return f"The drop of {abs(100 * delta['estimate']):.1f} points is real"
+    if delta["lo"] > 0:
+        return f"The gain of {100 * delta['estimate']:.1f} points is real"
+    return "No evidence of a score change"
+
+
+def _say_churn(churn: Row) -> str:
+    share, floor = churn["estimate"], churn["noise_floor"]
+    if share == 0:
+        return "no answer changed"
+    changed = f"{percent(share)} of the answers changed"
+    if floor is None:
+        return f"{changed}, and without replicates nobody can say how much of that is noise"
+    if floor == 0:
+        return f"{changed}, none of it noise"
+    beyond = churn["lo"] > churn["noise_floor_hi"]
+    return f"{changed}, {'more than noise' if beyond else 'which noise may explain'}"
+
+
+def _say_numbers(table: Comparison, reference: str, target: str, delta: Row, churn: Row) -> str:
+    before, after = (table.find(reference, target, f"score_{side}") for side in "ab")
+    lost, won = (
+        table.find(reference, target, name) for name in ("right_to_wrong", "wrong_to_right")
+    )
+    scores = ""
+    if before and after:
+        scores = f" {percent(before['estimate'])} to {percent(after['estimate'])},"
+    flips = ""
+    if lost and won:
+        flips = (
+            f" ({_count(lost)} lost{bracket(lost, percent)}, {_count(won)} won"
+            f"{bracket(won, percent)})"
+        )
+    short_of = "" if delta["n"] == delta["n_planned"] else f" of {delta['n_planned']} planned"
     return (
-        f"From {short(reference)} to {short(target)} the score changes by "
-        f"{points(delta['estimate'])} points [{points(delta['lo'])}, {points(delta['hi'])}] on "
-        f"{delta['n']} items, which {'is more than' if real else 'may be'} chance, while "
-        f"{percent(churn['estimate'])} of the answers change "
-        f"[{percent(churn['lo'])}, {percent(churn['hi'])}]; {noise}."
+        f"From {short(reference)} to {short(target)} the score goes{scores} "
+        f"{points(delta['estimate'])} points{bracket(delta, points)} on {delta['n']}{short_of} "
+        f"items{flips}. {_count(churn)} answers differ, {percent(churn['estimate'])}"
+        f"{bracket(churn, percent)}. {_say_floor(churn)}"
     )
 
 
-def short(cell: str) -> str:
-    """device/backend/precision of a cell id."""
-    return "/".join(cell.split("/")[1:4])
+def _count(row: Row) -> str:
+    return str(round(row["estimate"] * row["n"]))
 
 
-def points(value: float | None) -> str:
-    """A difference of shares in points with its sign."""
-    return "–" if value is None else f"{100 * value:+.1f}"
+def _say_floor(churn: Row) -> str:
+    floor, upper = churn["noise_floor"], churn["noise_floor_hi"]
+    if floor is None:
+        return "The noise floor is unknown: no cell was run twice."
+    limit = "" if upper is None else f" (on similar items at most {percent(upper)})"
+    if floor == 0:
+        return f"Two runs of the same cell never differ{limit}."
+    return f"Two runs of the same cell differ on {percent(floor)}{limit}."
 
 
-def percent(value: float | None) -> str:
-    """A share in percent."""
-    return "–" if value is None else f"{100 * value:.1f}%"
+def _say_cause(split: Mapping[str, Any] | None) -> str:
+    if split is None:
+        return "By cause: not computed."
+    if "error" in split:
+        return f"By cause: not computed ({split['error']})."
+    outcome, name = _outcome_to_explain(split["outcomes"])
+    if outcome is None:
+        return ""
+    if not outcome["identified"]:
+        known = _say_terms([b for b in outcome["blocks"] if b["estimate"] is not None])
+        ahead = outcome["next_cells"]
+        run_next = f" Run {short(ahead[0]['cell'])} next." if ahead else ""
+        return (
+            f"This matrix cannot split {name} by cause; it can tell {known or 'nothing'}.{run_next}"
+        )
+    return f"By cause, {name} in points: {_say_terms(outcome['headline'])}."
+
+
+def _outcome_to_explain(outcomes: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+    """The score where it moved, else the changed answers."""
+    score, churn = outcomes.get("score"), outcomes.get("churn")
+    if score and score["total"]["excludes_zero"]:
+        return score, "the score"
+    if churn and churn["total"]["estimate"]:
+        return churn, "the changed answers"
+    return None, ""
+
+
+def _say_terms(terms: list[Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{term['name']} {points(term['estimate'])}"
+        + (
+            f" [{points(term['interval'][0])}, {points(term['interval'][1])}]"
+            if term["interval"]
+            else ""
+        )
+        for term in terms
+    )

@@ -1,0 +1,159 @@
+"""Charts as Vega-Lite specifications over named data; colours come from the page's theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from sameweights.report.tables import Row
+
+COLOURS = {"loss": "#D55E00", "gain": "#009E73", "change": "#0072B2", "total": "#8a8f98"}
+"""Okabe and Ito's colours, told apart by every kind of sight; position says the same."""
+
+
+def waterfall_rows(outcome: Mapping[str, Any]) -> list[Row]:
+    """Rows of a waterfall from reference to target, in points.
+
+    Terms that the matrix does not identify are drawn from zero as their bounds.
+    """
+    terms = outcome["headline"] if outcome["identified"] else outcome["blocks"]
+    signed = outcome["outcome"] == "score"
+    rows: list[Row] = []
+    at = 0.0
+    for term in terms:
+        value = term["estimate"]
+        if value is None:
+            lo, hi = term["bounds"]
+            rows.append(_bar(f"{term['name']} (bounds)", lo, hi, "total", "not known"))
+            continue
+        kind = ("gain" if value > 0 else "loss") if signed else "change"
+        rows.append(_bar(term["name"], at, at + value, kind, _label(value), term["interval"]))
+        at += value
+    total = outcome["total"]
+    value = total["estimate"] or 0.0
+    return [*rows, _bar("total", 0.0, value, "total", _label(value), total["interval"])]
+
+
+def _label(value: float) -> str:
+    return f"{100 * value + 0.0:+.1f}"
+
+
+def _bar(
+    term: str,
+    start: float,
+    end: float,
+    kind: str,
+    label: str,
+    interval: Sequence[float] | None = None,
+) -> Row:
+    """One bar; `interval` is of its length, so it is drawn from the bar's start."""
+    base = 0.0 if kind == "total" else start
+    lo, hi = (base + limit for limit in interval) if interval else (None, None)
+    ends = {"start": start, "end": end, "lo": lo, "hi": hi}
+    scaled = {key: None if value is None else 100 * value for key, value in ends.items()}
+    edge = max(value for value in scaled.values() if value is not None)
+    return {"term": term, **scaled, "edge": edge, "kind": kind, "label": label}
+
+
+def draw_waterfall(name: str, title: str, bars: int, floor: float | None) -> Row:
+    """Bars by cause with their intervals; the band is the noise floor."""
+    base = alt.Chart(alt.NamedData(name)).encode(
+        y=alt.Y("term:N", sort=None, title=None, axis=alt.Axis(labelLimit=160))
+    )
+    colour = alt.Color(
+        "kind:N",
+        legend=None,
+        scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
+    )
+    spans = base.mark_bar(height=18).encode(
+        x=alt.X("start:Q", title="points"),
+        x2="end:Q",
+        color=colour,
+        tooltip=[
+            "term:N",
+            "label:N",
+            alt.Tooltip("lo:Q", format=".1f"),
+            alt.Tooltip("hi:Q", format=".1f"),
+        ],
+    )
+    whiskers = base.mark_rule(strokeWidth=2).encode(x="lo:Q", x2="hi:Q")
+    labels = base.mark_text(align="left", dx=6).encode(x="edge:Q", text="label:N")
+    layers = [spans, whiskers, labels]
+    zero = alt.Chart(alt.InlineData([{"at": 0}])).mark_rule().encode(x="at:Q")
+    layers.insert(0, zero)
+    if floor:
+        band = alt.Chart(alt.InlineData([{"lo": -100 * floor, "hi": 100 * floor}]))
+        layers.insert(0, band.mark_rect(opacity=0.25).encode(x="lo:Q", x2="hi:Q"))
+    return _spec(
+        alt.layer(*layers), f"{title} split by cause, in points with 95% intervals", 30 * bars
+    )
+
+
+def draw_churn_against_delta() -> Row:
+    """One point a pair: equal scores can hide changed answers."""
+    legend = alt.Legend(orient="top")
+    base = alt.Chart(alt.NamedData("pairs")).encode(
+        x=alt.X("delta:Q", title="score change, points"),
+        y=alt.Y("churn:Q", title="answers changed, %", scale=alt.Scale(domainMin=0)),
+        color=alt.Color(
+            "against:N",
+            title="compared with",
+            scale=alt.Scale(
+                domain=["the reference", "another cell"],
+                range=[COLOURS["loss"], COLOURS["change"]],
+            ),
+            legend=legend,
+        ),
+    )
+    across = base.mark_rule(opacity=0.45).encode(x="delta_lo:Q", x2="delta_hi:Q")
+    along = base.mark_rule(opacity=0.45).encode(y="churn_lo:Q", y2="churn_hi:Q")
+    dots = base.mark_point(filled=True, size=90, opacity=1).encode(
+        shape=alt.Shape("against:N", title="compared with", legend=legend),
+        tooltip=[
+            "pair:N",
+            alt.Tooltip("delta:Q", format="+.1f", title="score, points"),
+            alt.Tooltip("churn:Q", format=".1f", title="answers changed, %"),
+            "n:Q",
+        ],
+    )
+    zero = alt.Chart(alt.InlineData([{"at": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="at:Q")
+    title = "Share of changed answers against score change, one point a pair of cells"
+    return _spec(alt.layer(zero, across, along, dots), title, 260)
+
+
+def draw_margins() -> Row:
+    """Margins of the reference where answers part: only wide ones say more than rounding."""
+    chart = (
+        alt.Chart(alt.NamedData("margins"))
+        .mark_bar(color=COLOURS["change"])
+        .encode(
+            x=alt.X(
+                "margin:O", title="reference's margin, nats", sort=None, axis=alt.Axis(labelAngle=0)
+            ),
+            y=alt.Y("items:Q", title="changed items"),
+            tooltip=["margin:N", "items:Q"],
+        )
+    )
+    return _spec(chart, "Margins of the reference at the first divergent token", 260)
+
+
+def margin_rows(items: list[Row]) -> list[Row]:
+    """Count items by the size of their margin at the divergence."""
+    edges = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
+    known = [item["margin"] for item in items if item["margin"] is not None]
+    counts = [
+        sum(lo <= m < hi for m in known) for lo, hi in zip(edges, [*edges[1:], 1e9], strict=True)
+    ]
+    names = [f"< {edge:g}" for edge in edges[1:]] + [f"≥ {edges[-1]:g}"]
+    return [{"margin": name, "items": count} for name, count in zip(names, counts, strict=True)]
+
+
+def _spec(chart: Any, description: str, height: int) -> Row:
+    spec = chart.properties(width="container", height=height, description=description).to_dict()
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    # The page's theme is the only source of colours for text, axes and rules.
+    spec.pop("config", None)
+    spec.pop("$schema", None)
+    return dict(spec)

@@ -1,0 +1,88 @@
+"""The planned matrix as grids: scores, coverage, and every hole with its reason."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import duckdb
+
+from sameweights.report.tables import Comparison, Row, read_rows
+
+SCORES = """
+SELECT i.cell, i.replicate, i.task, i.filter, i.metric,
+       count(i.value) AS n, count(*) AS planned, avg(i.value) AS score,
+       list(DISTINCT i.status) FILTER (i.status <> 'ok') AS problems
+FROM items i GROUP BY ALL ORDER BY ALL
+"""
+
+
+def read_cells(db: duckdb.DuckDBPyConnection, runs: list[Row]) -> list[Row]:
+    """Return each planned or excluded cell with its state, reason, scores and coverage.
+
+    Scores are of the first measured replicate, as in the comparison.
+    """
+    scores: dict[tuple[str, int], list[Row]] = {}
+    for row in read_rows(db, SCORES):
+        scores.setdefault((row["cell"], row["replicate"]), []).append(row)
+    cells = []
+    for cell in read_rows(
+        db, "SELECT * FROM cells ORDER BY model, seed, device, backend, precision"
+    ):
+        own = [run for run in runs if run["cell"] == cell["cell"]]
+        tables = [scores.get((run["cell"], run["replicate"]), []) for run in own]
+        shown = next((rows for rows in tables if any(row["n"] for row in rows)), [])
+        cells.append({**cell, **_state(cell, own), "scores": shown, **_pool(shown)})
+    return cells
+
+
+def _state(cell: Row, runs: list[Row]) -> Row:
+    if cell["state"] == "excluded":
+        return {"state": "excluded"}
+    broken = [run for run in runs if run["outcome"] != "complete"]
+    if not broken:
+        return {"state": "complete"}
+    state = "partial" if len(broken) < len(runs) else broken[0]["outcome"]
+    reasons = {f"{run['outcome']}: {run['reason']}" for run in broken}
+    if state == "partial":
+        reasons = {f"r{run['replicate']} {run['outcome']}: {run['reason']}" for run in broken}
+    return {"state": state, "reason": "; ".join(sorted(reasons))}
+
+
+def _pool(scores: list[Row]) -> Row:
+    """Score over all items, one metric a task (the first by name, as in the comparison)."""
+    first = [next(rows) for _, rows in groupby(scores, key=lambda row: row["task"])]
+    n, planned = sum(row["n"] for row in first), sum(row["planned"] for row in first)
+    total = sum(row["score"] * row["n"] for row in first if row["n"])
+    return {"score": total / n if n else None, "n": n, "planned": planned}
+
+
+def arrange_grids(
+    cells: list[Row], table: Comparison, reference: str, target: str
+) -> list[dict[str, Any]]:
+    """Return a grid a (model, seed): devices down, backend and precision across."""
+    grids = []
+    for (model, seed), group in groupby(cells, key=lambda cell: (cell["model"], cell["seed"])):
+        members = list(group)
+        columns = sorted({(cell["backend"], cell["precision"]) for cell in members})
+        by_place = {(c["device"], (c["backend"], c["precision"])): c for c in members}
+        rows = [
+            (
+                device,
+                [
+                    _place(by_place.get((device, column)), table, reference, target)
+                    for column in columns
+                ],
+            )
+            for device in sorted({cell["device"] for cell in members})
+        ]
+        grids.append({"model": model, "seed": seed, "columns": columns, "rows": rows})
+    return grids
+
+
+def _place(cell: Row | None, table: Comparison, reference: str, target: str) -> Row | None:
+    if cell is None:
+        return None
+    churn = table.find(reference, cell["cell"], "churn_tokens")
+    role = {reference: "reference", target: "target"}.get(cell["cell"], "")
+    return {**cell, "role": role, "churn": churn and churn["estimate"]}

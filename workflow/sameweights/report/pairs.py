@@ -1,0 +1,84 @@
+"""Pairs of cells: every cell against the reference, noise floors, and who equals whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sameweights.report.tables import ALL, Comparison, Row, Scope
+from sameweights.report.wording import short
+
+STATISTICS = (
+    "delta",
+    "right_to_wrong",
+    "wrong_to_right",
+    "mcnemar_mid_p",
+    "churn_tokens",
+    "churn_text",
+    "churn_extracted",
+    "bitwise_equal_logits",
+    "mean_margin_at_divergence",
+    "mean_divergence_index",
+)
+
+MAX_EQUALITY_CELLS = 14
+"""Cells in the table of who equals whom; with more, the reference's row stands alone."""
+
+
+def list_pairs(table: Comparison, reference: str) -> list[Row]:
+    """One entry a cell compared with the reference, over all tasks, with its tasks below it."""
+    others = [b for a, b in table.pairs if a == reference]
+    return [
+        {
+            "cell": other,
+            **_statistics(table, reference, other, ALL),
+            "tasks": [
+                {"scope": scope, **_statistics(table, reference, other, scope)}
+                for scope in table.scopes(reference, other)
+            ],
+        }
+        for other in others
+    ]
+
+
+def _statistics(table: Comparison, cell_a: str, cell_b: str, scope: Scope) -> Row:
+    return {name: table.find(cell_a, cell_b, name, scope) for name in STATISTICS}
+
+
+def list_points(table: Comparison, reference: str) -> list[Row]:
+    """One point a pair for the plot of churn against score change, both in points."""
+    points = []
+    for a, b in table.pairs:
+        delta, churn = table.find(a, b, "delta"), table.find(a, b, "churn_tokens")
+        if not (delta and churn and delta["n"]):
+            continue
+        point: Row = {"pair": f"{short(a)} → {short(b)}", "n": delta["n"]}
+        for name, row in (("delta", delta), ("churn", churn)):
+            for key in ("estimate", "lo", "hi"):
+                value = row[key]
+                point[name if key == "estimate" else f"{name}_{key}"] = (
+                    None if value is None else 100 * value
+                )
+        point["against"] = "the reference" if a == reference else "another cell"
+        points.append(point)
+    return points
+
+
+def arrange_equality(table: Comparison, cells: list[str], reference: str) -> dict[str, Any]:
+    """Return the square of cells: shares of bitwise equal logits and of equal answers.
+
+    On the diagonal a cell stands against its own replicate.
+    """
+    rows = cells if len(cells) <= MAX_EQUALITY_CELLS else [reference]
+    return {
+        "cells": cells,
+        "rows": [(one, [_equal(table, one, other) for other in cells]) for one in rows],
+    }
+
+
+def _equal(table: Comparison, one: str, other: str) -> Row | None:
+    logits = table.either(one, other, "bitwise_equal_logits")
+    churn = table.either(one, other, "churn_tokens")
+    if churn is None or not churn["n"]:
+        return None
+    share = logits["estimate"] if logits else None
+    return {"logits": share, "answers": 1 - churn["estimate"], "n": churn["n"]}

@@ -1,0 +1,34 @@
+"""How numbers and cells are spelled, the same on the page, in Markdown and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+NONE = "–"
+
+
+def short(cell: str) -> str:
+    """device/backend/precision of a cell id."""
+    parts = cell.split("/")
+    return "/".join(parts[1:4] if len(parts) > 3 else parts)
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in points with its sign."""
+    return NONE if value is None else f"{100 * value + 0.0:+.1f}"
+
+
+def percent(value: float | None) -> str:
+    """A share in percent."""
+    return NONE if value is None else f"{100 * value:.1f}%"
+
+
+def plain(value: float | None) -> str:
+    """A number with two decimals."""
+    return NONE if value is None else f"{value:.2f}"
+
+
+def bracket(row: Mapping[str, Any], spell: Callable[[float | None], str]) -> str:
+    """The interval of a comparison row, with its space, or nothing."""
+    return "" if row["lo"] is None else f" [{spell(row['lo'])}, {spell(row['hi'])}]"
