@@ -27,6 +27,7 @@ def write_samples(folder: Path, task: str, wrong: set[int]) -> Path:
         answer = "no" if doc_id in wrong else str(doc_id)
         record = {
             "doc_id": doc_id,
+            "doc": {"passage": doc_id // 4},
             "target": str(doc_id),
             "resps": [[answer]],
             "filtered_resps": [answer],
@@ -65,6 +66,12 @@ def test_drop_is_split_from_plain_sample_folders(runs: list[str]) -> None:
     text = invoke(*runs, "--rule", "trtllm needs jetson", "--outcome", "score").output
     assert "refused: backend, precision, interaction" in text
     assert "run next: jetson/trtllm/fp16" in text
+
+
+def test_items_of_one_passage_are_one_cluster(runs: list[str]) -> None:
+    (found,) = json.loads(invoke(*runs, "--cluster", "passage", "--json").output)["attributions"]
+    assert (found["n_items"], found["n_clusters"]) == (40, 10)
+    assert "doc has no field 'page'" in str(invoke(*runs, "--cluster", "page").exception)
 
 
 def test_plain_csv(tmp_path: Path) -> None:

@@ -92,6 +92,15 @@ def test_items_become_an_aligned_table(tmp_path: Path) -> None:
     assert table.flags["tie"].sum() == 8
 
 
+def test_column_of_clusters_is_used(tmp_path: Path) -> None:
+    path = write(tmp_path / "w.duckdb", rows())
+    with duckdb.connect(str(path)) as db:
+        db.execute("ALTER TABLE items ADD COLUMN cluster VARCHAR")
+        db.execute("UPDATE items SET cluster = 'p' || doc_id // 3 WHERE task = 'choice'")
+    (found,) = read_comparisons(path, R, T)
+    assert attribute(found.table, R, T).n_clusters == 15 + 5
+
+
 def test_only_ok_is_scored(tmp_path: Path) -> None:
     def fail(row: dict[str, Any]) -> dict[str, Any]:
         if row["device"] == "pc" and row["doc_id"] == 5 and row["replicate"] == 1:

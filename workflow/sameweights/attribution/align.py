@@ -19,6 +19,7 @@ from sameweights.attribution.table import (
     Run,
     TableError,
     encode,
+    number_clusters,
 )
 
 METRIC_ORDER = ("exact_match", "acc", "acc_norm")
@@ -30,7 +31,8 @@ class ItemRow:
     """One item of one run under one filter, before alignment.
 
     `metrics`: numeric values by name. `answers`: a hashable answer per churn level. `error`: why
-    the item has no valid result; then it is never scored, whatever the file says.
+    the item has no valid result; then it is never scored, whatever the file says. `cluster`: name
+    of what the item shares with others (a passage); None = it stands alone.
     """
 
     task: str
@@ -43,6 +45,7 @@ class ItemRow:
     tie: bool = False
     extraction_only: bool = False
     error: str | None = None
+    cluster: str | None = None
 
     @property
     def key(self) -> ItemKey:
@@ -178,6 +181,7 @@ def _build_table(
         values=values,
         codes=_codes(rows),
         strata=np.array([tasks.index(key[0]) for key in keys], dtype=np.int64),
+        clusters=number_clusters([row.task for row in rows[0]], [row.cluster for row in rows[0]]),
         value_range=(0.0, 1.0) if unit else (-np.inf, np.inf),
         metric="+".join(dict.fromkeys(metric_of.values())),
         filter=name,

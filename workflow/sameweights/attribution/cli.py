@@ -49,6 +49,9 @@ def attribute_command(
     config: Annotated[Path, typer.Option(help="folder of registries and capabilities.yaml")] = Path(
         "config"
     ),
+    cluster: Annotated[
+        str | None, typer.Option(help="doc field that items of one passage share (--samples)")
+    ] = None,
     path: Annotated[str | None, typer.Option(help="order, e.g. device>precision>backend")] = None,
     cap: Annotated[
         list[str] | None, typer.Option(help="assumed largest step, e.g. device=0.01")
@@ -61,7 +64,8 @@ def attribute_command(
     sides: Sequence[Sides]
     rules: list[Capability | str] = list(rule or [])
     if samples:
-        tables = read_tables([_label_and_path(text) for text in samples], metric, filter_name)
+        pairs = [_label_and_path(text) for text in samples]
+        tables = read_tables(pairs, metric, filter_name, cluster_field=cluster)
         sides = [(table, reference, target) for table in tables]
     elif items is not None:
         sides = [(read_items_csv(items), reference, target)]

@@ -42,10 +42,12 @@ def read_tables(
     metric: str | None = None,
     filter_name: str | None = None,
     factors: Sequence[str] = DEFAULT_FACTORS,
+    cluster_field: str | None = None,
 ) -> list[ItemTable]:
     """Aligned tables, one per filter, from (label, file or folder) pairs.
 
     A label is "device/backend/precision[#replicate]"; the same label twice adds files to one run.
+    Documents with an equal `cluster_field` (a shared passage) vary together in the intervals.
     Raises SampleError for unreadable files and TableError for runs that are not comparable.
     """
     sources: dict[str, list[Path]] = {}
@@ -56,11 +58,11 @@ def read_tables(
         levels, replicate = parse_label(label)
         if len(levels) != len(factors):
             raise TableError(f"label {label!r}: expected {'/'.join(factors)}[#replicate]")
-        runs.append(read_run(Run(levels, replicate), paths))
+        runs.append(read_run(Run(levels, replicate), paths, cluster_field))
     return build_tables(runs, factors, metric, filter_name)
 
 
-def read_run(run: Run, paths: Sequence[Path]) -> RunRows:
+def read_run(run: Run, paths: Sequence[Path], cluster_field: str | None = None) -> RunRows:
     """All sample files of one run; raises SampleError."""
     files = [file for path in paths for file in _expand(path)]
     rows: dict[ItemKey, ItemRow] = {}
@@ -68,7 +70,7 @@ def read_run(run: Run, paths: Sequence[Path]) -> RunRows:
     for file in files:
         task = _task_of(file, alone=len(files) == 1)
         for line, record in iterate_records(file):
-            row = parse_sample(record, task, f"{file}: line {line}", notes)
+            row = parse_sample(record, task, f"{file}: line {line}", notes, cluster_field)
             if row.key in rows:
                 raise SampleError(
                     f"{file}: line {line}: task {task!r} doc {row.doc_id} filter {row.filter!r} "
@@ -145,7 +147,11 @@ def _parse_line(line: bytes, where: str) -> Any:
 
 
 def parse_sample(
-    record: Mapping[str, Any], task: str, where: str, notes: dict[str, None]
+    record: Mapping[str, Any],
+    task: str,
+    where: str,
+    notes: dict[str, None],
+    cluster_field: str | None = None,
 ) -> ItemRow:
     """One sample as an item row. Adds to `notes` the metrics that are no number per item."""
     missing = [key for key in REQUIRED if key not in record]
@@ -163,10 +169,19 @@ def parse_sample(
         "metrics": metrics,
         "doc_hash": str(record["doc_hash"]),
         "prompt_hash": str(record["prompt_hash"]),
+        "cluster": None if cluster_field is None else _cluster(record, cluster_field, where),
     }
     if scores is not None:
         return ItemRow(**common, **_judge_choices(scores, record["filtered_resps"]))
     return ItemRow(**common, **_judge_text(record, metrics))
+
+
+def _cluster(record: Mapping[str, Any], field: str, where: str) -> str:
+    doc = record.get("doc")
+    if not isinstance(doc, dict) or field not in doc:
+        allowed = sorted(doc) if isinstance(doc, dict) else []
+        raise SampleError(f"{where}: doc has no field {field!r}; allowed {allowed}")
+    return json.dumps(doc[field], sort_keys=True)
 
 
 def _numeric_metrics(

@@ -158,6 +158,21 @@ def encode(answers: Sequence[Any]) -> Codes:
     return np.asarray(codes, dtype=np.int32)
 
 
+def number_clusters(
+    tasks: Sequence[str], clusters: Sequence[str | None]
+) -> NDArray[np.int64] | None:
+    """Cluster numbers [n] of items; None stands alone, equal names in two tasks are two clusters.
+
+    None when no item names a cluster.
+    """
+    if not any(name is not None for name in clusters):
+        return None
+    known: dict[tuple[Any, ...], int] = {}
+    names = zip(tasks, clusters, range(len(tasks)), strict=True)
+    keys = [(task, name) if name is not None else (task, None, k) for task, name, k in names]
+    return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+
+
 def parse_label(label: str) -> tuple[Levels, int]:
     """Split "device/backend/precision#2" into levels and replicate number; raises TableError."""
     name, _, replicate = label.partition("#")

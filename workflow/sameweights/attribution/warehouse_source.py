@@ -1,7 +1,7 @@
 """The aligned item table out of the warehouse: the only file here that knows its columns.
 
 Table `items`, one row per (cell, replicate, task, doc_id, filter, metric); only status 'ok' is
-scored. See COLUMNS for what is read.
+scored. See COLUMNS for what is read; a column `cluster` (items of one passage) is used if present.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sameweights.attribution.table import (
     Run,
     SeedRole,
     TableError,
+    number_clusters,
 )
 
 Columns = Mapping[str, NDArray[Any]]
@@ -44,7 +45,7 @@ _READ = """
 SELECT {runs}, task, doc_id, doc_hash, prompt_hash, hash(request_ids) AS request_ids,
        CASE WHEN status = 'ok' THEN value END AS value, coalesce(is_tie, false) AS tie, {codes},
        CASE WHEN status = 'ok' AND value = 0 AND margin IS NULL THEN answer_text END AS wrong_text,
-       target
+       target, {cluster} AS cluster
 FROM items JOIN (SELECT unnest(?) AS task, unnest(?) AS filter, unnest(?) AS metric) AS wanted
 USING (task, filter, metric)
 WHERE model IN (SELECT unnest(?))
@@ -106,11 +107,15 @@ def _device_costs_s(db: duckdb.DuckDBPyConnection, ends: tuple[Levels, Levels]) 
 
 def _check_columns(db: duckdb.DuckDBPyConnection, path: Path) -> None:
     try:
-        found = {row[0] for row in db.execute("DESCRIBE items").fetchall()}
+        found = _columns(db)
     except duckdb.CatalogException:
         raise TableError(f"{path}: has no table 'items'") from None
     if missing := [name for name in COLUMNS if name not in found]:
         raise TableError(f"{path}: table 'items' lacks {missing}; found {sorted(found)}")
+
+
+def _columns(db: duckdb.DuckDBPyConnection) -> set[str]:
+    return {row[0] for row in db.execute("DESCRIBE items").fetchall()}
 
 
 def _find_ends(
@@ -167,7 +172,9 @@ def _read_view(
     sampled: bool,
 ) -> ItemTable:
     query = _READ.format(
-        runs=", ".join(RUN_COLUMNS), codes=", ".join(_CODE.format(level) for level in CHURN_LEVELS)
+        runs=", ".join(RUN_COLUMNS),
+        codes=", ".join(_CODE.format(level) for level in CHURN_LEVELS),
+        cluster="cluster" if "cluster" in _columns(db) else "CAST(NULL AS VARCHAR)",
     )
     tasks, filters, metrics = (list(column) for column in zip(*view, strict=True))
     models = sorted({levels[0] for levels in ends})
@@ -183,8 +190,9 @@ def _plain(column: NDArray[Any]) -> NDArray[Any]:
     """A masked column as a plain one: NaN for numbers, None for text, False for flags."""
     if not isinstance(column, np.ma.MaskedArray):
         return column
-    empty: Any = {"f": np.nan, "O": None}.get(column.dtype.kind, 0)
-    return column.filled(empty)
+    plain = column.data.copy()
+    plain[np.ma.getmaskarray(column)] = {"f": np.nan, "O": None}.get(column.dtype.kind, 0)
+    return plain
 
 
 def _split_runs(columns: Columns, seed: int | None) -> list[tuple[Run, Columns]]:
@@ -276,6 +284,7 @@ def _assemble(
         values=values,
         codes={level: code for level, code in codes.items() if (code >= 0).any()},
         strata=np.array([tasks.index(task) for task, _ in keys], dtype=np.int64),
+        clusters=number_clusters([task for task, _ in keys], runs[0][1]["cluster"].tolist()),
         value_range=(0.0, 1.0) if unit else (-np.inf, np.inf),
         flags={
             "tie": np.stack([block["tie"] for _, block in runs]).astype(np.bool_),
