@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from sameweights.metrics import Pair, measure_all, proportion
+from sameweights.metrics import Pair, mean, measure_all, proportion
 from sameweights.metrics.divergence import first_difference
 
 
@@ -79,3 +79,26 @@ def test_no_items_is_no_number() -> None:
 )
 def test_first_difference(left: list[int], right: list[int], index: int | None) -> None:
     assert first_difference(left, right) == index
+
+
+def test_mean_has_students_interval_cut_at_zero() -> None:
+    values = np.array([0.5, 1.5, 4.0, 2.0])
+    found = mean("m", values)
+    oracle = stats.t.interval(0.95, 3, loc=2.0, scale=stats.sem(values))
+    assert (found.estimate, found.lo, found.hi) == (
+        2.0,
+        max(0.0, oracle[0]),
+        pytest.approx(oracle[1]),
+    )
+    assert mean("m", np.array([0.1, 0.1, 3.0])).lo == 0.0
+
+
+def test_mean_without_spread_has_no_interval() -> None:
+    assert mean("m", np.array([2.0, 2.0])).lo is None
+    assert mean("m", np.array([2.0])).hi is None
+
+
+def test_score_of_a_graded_metric_is_a_mean_and_has_no_flips() -> None:
+    found = {s.name: s for s in measure_all(make_pair([0.5, 1.0, 0.25], [0.5, 0.5, 0.5]))}
+    assert found["score_a"].estimate == pytest.approx(1.75 / 3)
+    assert "right_to_wrong" not in found

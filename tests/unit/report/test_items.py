@@ -13,7 +13,17 @@ from sameweights.report import items
 from sameweights.report.items import cut_answer, read_changed
 from sameweights.warehouse import build_warehouse
 
-WORDS = {1: "the", 2: " cat", 3: " car", 4: "s", 5: "<eos>", 6: " cats", 7: "\ufffd", 8: "\ufffd", 9: "!"}
+WORDS = {
+    1: "the",
+    2: " cat",
+    3: " car",
+    4: "s",
+    5: "<eos>",
+    6: " cats",
+    7: "\ufffd",
+    8: "\ufffd",
+    9: "!",
+}
 A, BW = "toy/dev-a/torch/bf16/s0", "toy/dev-b/torch/w8a16/s0"
 
 

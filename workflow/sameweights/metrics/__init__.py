@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import stats
 
+from sameweights.attribution.inference import CONFIDENCE, plan_sampling, wilson
 from sameweights.attribution.inference import measure as measure_means
-from sameweights.attribution.inference import plan_sampling, wilson
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,23 @@ def proportion(name: str, hits: NDArray[np.bool_]) -> Statistic:
     return Statistic(name, n, count / n, lo, hi)
 
 
-def mean(name: str, values: NDArray[np.float64], strata: NDArray[np.int64]) -> Statistic:
-    """A mean over items with the stratified t interval (two imaginary items included)."""
+def mean(name: str, values: NDArray[np.float64]) -> Statistic:
+    """A mean of values that are never negative, with Student's t interval cut at 0.
+
+    No interval where all values are equal: no spread was seen, which is not certainty.
+    """
+    n = len(values)
+    if n == 0:
+        return Statistic(name, 0, None, None, None)
+    estimate, spread = float(values.mean()), float(values.std(ddof=1)) if n > 1 else 0.0
+    if spread == 0.0:
+        return Statistic(name, n, estimate, None, None)
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * spread / n**0.5
+    return Statistic(name, n, estimate, max(0.0, estimate - half), estimate + half)
+
+
+def difference(name: str, values: NDArray[np.float64], strata: NDArray[np.int64]) -> Statistic:
+    """A mean of paired differences with the stratified t interval (two imaginary items)."""
     n = len(values)
     if n == 0:
         return Statistic(name, 0, None, None, None)

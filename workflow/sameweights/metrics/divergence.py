@@ -21,21 +21,17 @@ def measure(pair: Pair) -> list[Statistic]:
     A multiple-choice item counts with the margin of its choice when the choice differs.
     """
     columns = ["token_ids", "token_ids_b", "margins", "margin", "answer_tokens", "answer_tokens_b"]
-    indexes, margins, index_strata, margin_strata = [], [], [], []
-    rows = pair.items.select(columns).iter_rows()
-    for stratum, (ids, ids_b, gaps, gap, answer, answer_b) in zip(pair.strata, rows, strict=True):
+    indexes, margins = [], []
+    for ids, ids_b, gaps, gap, answer, answer_b in pair.items.select(columns).iter_rows():
         if ids and ids_b:
             index = first_difference(ids, ids_b)
             if index is not None:
                 indexes.append(float(index))
-                index_strata.append(stratum)
                 if gaps and index < len(gaps):
                     margins.append(float(gaps[index]))
-                    margin_strata.append(stratum)
         elif gap is not None and answer != answer_b:
             margins.append(float(gap))
-            margin_strata.append(stratum)
     return [
-        mean("mean_divergence_index", np.array(indexes), np.array(index_strata)),
-        mean("mean_margin_at_divergence", np.array(margins), np.array(margin_strata)),
+        mean("mean_divergence_index", np.array(indexes)),
+        mean("mean_margin_at_divergence", np.array(margins)),
     ]

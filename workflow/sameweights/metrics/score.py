@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sameweights.attribution.flips import mcnemar_mid_p
-from sameweights.metrics import Pair, Statistic, mean, proportion
+from sameweights.metrics import Pair, Statistic, difference, mean, proportion
 
 
 def measure(pair: Pair) -> list[Statistic]:
@@ -13,11 +16,11 @@ def measure(pair: Pair) -> list[Statistic]:
     """
     a, b = pair.items["value"].to_numpy(), pair.items["value_b"].to_numpy()
     found = [
-        mean("score_a", a, pair.strata),
-        mean("score_b", b, pair.strata),
-        mean("delta", b - a, pair.strata),
+        _score("score_a", a),
+        _score("score_b", b),
+        difference("delta", b - a, pair.strata),
     ]
-    if not set(a) | set(b) <= {0.0, 1.0}:
+    if not _is_binary(a) or not _is_binary(b):
         return found
     lost, won = (a == 1) & (b == 0), (a == 0) & (b == 1)
     p_value = mcnemar_mid_p(int(lost.sum()), int(won.sum()))
@@ -27,3 +30,11 @@ def measure(pair: Pair) -> list[Statistic]:
         proportion("wrong_to_right", won),
         Statistic("mcnemar_mid_p", len(a), p_value, None, None),
     ]
+
+
+def _score(name: str, values: NDArray[np.float64]) -> Statistic:
+    return proportion(name, values == 1) if _is_binary(values) else mean(name, values)
+
+
+def _is_binary(values: NDArray[np.float64]) -> bool:
+    return bool(np.isin(values, (0.0, 1.0)).all())
