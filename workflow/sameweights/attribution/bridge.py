@@ -12,9 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from sameweights.attribution.estimates import point_estimates
 from sameweights.attribution.inference import measure, plan_sampling
 from sameweights.attribution.lattice import Levels
-from sameweights.attribution.results import FEW_CONTRIBUTING, Estimate, PathSplit
+from sameweights.attribution.results import PathSplit
 from sameweights.attribution.table import ItemTable, TableError
 
 
@@ -63,23 +64,8 @@ def split_bridge(table: ItemTable, chain: Sequence[Levels]) -> PathSplit:
     sampling = plan_sampling(table.strata[scored], clusters)
     means = measure(np.diff(values, axis=1), sampling)
     names = [_step_name(table.factors, a, b) for a, b in pairwise(chain)]
-    terms = [
-        Estimate(
-            name=name,
-            estimate=float(means.mean[k]),
-            interval=interval,
-            bounds=(float(means.mean[k]), float(means.mean[k])),
-            verdict="identified",
-            n=means.n,
-            contributing=int(means.contributing[k]),
-            few_items=bool(means.contributing[k] < FEW_CONTRIBUTING),
-            se=float(means.se[k]),
-            df=float(means.df[k]),
-        )
-        for k, (name, interval) in enumerate(zip(names, means.intervals(), strict=True))
-    ]
     cells = tuple("/".join(levels) for levels in chain)
-    return PathSplit(" > ".join(cells), cells, tuple(terms))
+    return PathSplit(" > ".join(cells), cells, tuple(point_estimates(names, means)))
 
 
 def _step_name(factors: Sequence[str], a: Levels, b: Levels) -> str:

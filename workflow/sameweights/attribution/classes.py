@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from sameweights.attribution.estimates import point_estimates
 from sameweights.attribution.inference import measure, plan_sampling, wilson
 from sameweights.attribution.lattice import Lattice
 from sameweights.attribution.outcomes import OutcomeError
@@ -138,17 +141,5 @@ def _given_changed(
         view.table.strata[at_target], None if clusters is None else clusters[at_target]
     )
     means = measure(event[at_target].astype(np.float64)[:, None], sampling)
-    value, count = float(means.mean[0]), int(means.contributing[0])
-    interval = means.intervals()[0]
-    return Estimate(
-        name=name,
-        estimate=value,
-        interval=None if interval is None else (max(interval[0], 0.0), min(interval[1], 1.0)),
-        bounds=(value, value),
-        verdict="identified",
-        n=n,
-        contributing=count,
-        few_items=n < FEW_CONTRIBUTING,
-        se=float(means.se[0]),
-        df=float(means.df[0]),
-    )
+    (estimate,) = point_estimates([name], means, limits=[(0.0, 1.0)])
+    return replace(estimate, few_items=n < FEW_CONTRIBUTING)

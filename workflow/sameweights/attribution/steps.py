@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sameweights.attribution.estimates import ANYTHING, point_estimates
 from sameweights.attribution.flips import (
     benjamini_hochberg,
     e_value,
@@ -18,9 +19,9 @@ from sameweights.attribution.flips import (
     mcnemar_exact,
     mcnemar_mid_p,
 )
-from sameweights.attribution.inference import Floats, clip, measure
+from sameweights.attribution.inference import Floats, measure
 from sameweights.attribution.outcomes import OutcomeError, disagreement, is_binary
-from sameweights.attribution.results import FEW_CONTRIBUTING, Estimate, FlipTest, Interval, Step
+from sameweights.attribution.results import Estimate, FlipTest, Interval, Step
 from sameweights.attribution.view import View
 
 
@@ -117,21 +118,9 @@ def single_estimate(
     contributions: Floats,
     view: View,
     floors: Sequence[float] = (),
-    limits: Interval = (-np.inf, np.inf),
+    limits: Interval = ANYTHING,
 ) -> Estimate:
     """Identified estimate of one mean of item contributions [n], its interval inside `limits`."""
     means = measure(contributions[:, None], view.sampling)
-    value = float(means.mean[0])
-    return Estimate(
-        name=name,
-        estimate=value,
-        interval=clip(means.intervals()[0], limits),
-        bounds=(value, value),
-        verdict="identified",
-        n=means.n,
-        contributing=int(means.contributing[0]),
-        few_items=bool(means.contributing[0] < FEW_CONTRIBUTING),
-        noise_floor=float(np.mean(floors)) if floors else None,
-        se=float(means.se[0]),
-        df=float(means.df[0]),
-    )
+    floor = float(np.mean(floors)) if floors else None
+    return point_estimates([name], means, floor, [limits])[0]

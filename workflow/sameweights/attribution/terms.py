@@ -20,7 +20,7 @@ from sameweights.attribution.bounds import (
 )
 from sameweights.attribution.crossed import add_seed_variance
 from sameweights.attribution.dividends import Contrast
-from sameweights.attribution.flips import holm
+from sameweights.attribution.estimates import point_estimates
 from sameweights.attribution.inference import (
     Floats,
     Means,
@@ -28,7 +28,6 @@ from sameweights.attribution.inference import (
     fieller,
     max_z_critical,
     measure,
-    p_values,
     t_critical,
 )
 from sameweights.attribution.outcomes import Outcome
@@ -89,7 +88,7 @@ class Estimator:
         if known:
             means = self.means([terms[name] for name in known])
             limits = [self.outcome.range_of(terms[name]) for name in known]
-            made = self._identified(known, means, limits, critical)
+            made = point_estimates(known, means, self.noise.value, limits, critical)
             found = dict(zip(known, made, strict=True))
         return tuple(
             found[name] if name in found else self._bounded(name, contrast)
@@ -107,36 +106,6 @@ class Estimator:
     def _contributions(self, contrasts: Sequence[Contrast], outcome: Outcome) -> Floats:
         weights = [[c.get(mask, 0.0) for c in contrasts] for mask in self.view.masks]
         return np.asarray(outcome.values @ np.array(weights))
-
-    def _identified(
-        self,
-        names: Sequence[str],
-        means: Means,
-        limits: Sequence[Interval],
-        critical: float | None,
-    ) -> list[Estimate]:
-        together = means.intervals(critical) if critical else [None] * len(names)
-        p = p_values(means)
-        adjusted = holm(p.tolist())
-        return [
-            Estimate(
-                name=name,
-                estimate=float(means.mean[k]),
-                interval=clip(interval, limits[k]),
-                bounds=(float(means.mean[k]), float(means.mean[k])),
-                verdict="identified",
-                n=means.n,
-                contributing=int(means.contributing[k]),
-                few_items=bool(means.contributing[k] < FEW_CONTRIBUTING),
-                noise_floor=self.noise.value,
-                se=float(means.se[k]),
-                df=float(means.df[k]),
-                simultaneous=clip(together[k], limits[k]),
-                p=float(p[k]),
-                p_holm=float(adjusted[k]),
-            )
-            for k, (name, interval) in enumerate(zip(names, means.intervals(), strict=True))
-        ]
 
     def _bounded(self, name: str, contrast: Contrast) -> Estimate:
         lower, upper = item_bounds(contrast, self.outcome, self.view)
