@@ -9,6 +9,7 @@ from typing import Any
 from sameweights.attribution.api import attribute
 from sameweights.attribution.capability import ImpossibleCells
 from sameweights.attribution.registry_cells import impossible_cells
+from sameweights.attribution.warehouse_mechanism import add_mechanism
 from sameweights.attribution.warehouse_source import read_comparisons
 from sameweights.errors import UserError
 
@@ -36,4 +37,4 @@ def _attribute(warehouse: Path, reference: str, target: str, config: Path) -> di
     table = first.table
     labels = impossible_cells(config, table.find(first.reference), table.find(first.target))
     found = attribute(table, first.reference, first.target, rules=[ImpossibleCells(labels)])
-    return found.to_dict()
+    return add_mechanism(warehouse, found).to_dict()
