@@ -163,6 +163,13 @@ function setUp() {
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", showMore);
   window.addEventListener("hashchange", readHash);
+  window.addEventListener("beforeprint", () => {
+    for (const details of list.querySelectorAll("details.item")) {
+      details.open = true;
+      // The browser would tell of the opening only after it has printed.
+      details.dispatchEvent(new Event("toggle"));
+    }
+  });
   for (const button of document.querySelectorAll("button.open-cell")) {
     button.addEventListener("click", () => { location.hash = `${new URLSearchParams({ cell: button.dataset.cell })}`; });
   }

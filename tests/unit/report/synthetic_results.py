@@ -17,6 +17,8 @@ import polars as pl
 from tokenizers import Tokenizer, decoders, models
 
 from runner.contract import CellSpec, Request, Response, RunRecord, digest, write_jsonl
+from sameweights.attribution.api import attribute
+from sameweights.attribution.warehouse_source import read_comparisons
 from sameweights.requests import DOC_SCHEMA, REQUEST_SCHEMA
 from sameweights.score import ITEM_SCHEMA
 
@@ -76,6 +78,14 @@ def write_results(folder: Path, scenario: Scenario = Scenario()) -> Path:
     matrix = {"reference": REFERENCE, "target": TARGET, "devices": devices, "cells": cells}
     (folder / "matrix.json").write_text(json.dumps(matrix))
     return folder
+
+
+def write_attribution(folder: Path) -> Path:
+    """Write attribution.json of a results folder whose warehouse stands; returns its path."""
+    found = read_comparisons(folder / "warehouse.duckdb", REFERENCE, TARGET)[0]
+    path = folder / "attribution.json"
+    path.write_text(json.dumps(attribute(found.table, found.reference, found.target).to_dict()))
+    return path
 
 
 @dataclass(frozen=True)

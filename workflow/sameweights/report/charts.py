@@ -12,6 +12,8 @@ from sameweights.report.tables import Row
 COLOURS = {"loss": "#D55E00", "gain": "#009E73", "change": "#0072B2", "total": "#8a8f98"}
 """Okabe and Ito's colours, told apart by every kind of sight; position says the same."""
 
+AGAINST = ["the reference", "another cell"]
+
 
 def waterfall_rows(outcome: Mapping[str, Any]) -> list[Row]:
     """Rows of a waterfall from reference to target, in points.
@@ -68,7 +70,7 @@ def draw_waterfall(name: str, title: str, bars: int, floor: float | None) -> Row
         scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
     )
     spans = base.mark_bar(height=18).encode(
-        x=alt.X("start:Q", title="points"),
+        x=alt.X("start:Q", title="points", scale=alt.Scale(padding=34), axis=alt.Axis(tickCount=8)),
         x2="end:Q",
         color=colour,
         tooltip=[
@@ -101,7 +103,7 @@ def draw_churn_against_delta() -> Row:
             "against:N",
             title="compared with",
             scale=alt.Scale(
-                domain=["the reference", "another cell"],
+                domain=AGAINST,
                 range=[COLOURS["loss"], COLOURS["change"]],
             ),
             legend=legend,
@@ -110,7 +112,9 @@ def draw_churn_against_delta() -> Row:
     across = base.mark_rule(opacity=0.45).encode(x="delta_lo:Q", x2="delta_hi:Q")
     along = base.mark_rule(opacity=0.45).encode(y="churn_lo:Q", y2="churn_hi:Q")
     dots = base.mark_point(filled=True, size=90, opacity=1).encode(
-        shape=alt.Shape("against:N", title="compared with", legend=legend),
+        shape=alt.Shape(
+            "against:N", title="compared with", legend=legend, scale=alt.Scale(domain=AGAINST)
+        ),
         tooltip=[
             "pair:N",
             alt.Tooltip("delta:Q", format="+.1f", title="score, points"),

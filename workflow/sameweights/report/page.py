@@ -146,7 +146,7 @@ def _environment(assets: Path) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        name: getattr(wording, name) for name in ("points", "percent", "plain", "short")
+        name: getattr(wording, name) for name in ("points", "percent", "plain", "p_value", "short")
     }
     return environment
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sameweights.report.charts import AGAINST
 from sameweights.report.tables import ALL, Comparison, Row, Scope
 from sameweights.report.wording import short
 
@@ -58,7 +59,7 @@ def list_points(table: Comparison, reference: str) -> list[Row]:
                 point[name if key == "estimate" else f"{name}_{key}"] = (
                     None if value is None else 100 * value
                 )
-        point["against"] = "the reference" if a == reference else "another cell"
+        point["against"] = AGAINST[a != reference]
         points.append(point)
     return points
 

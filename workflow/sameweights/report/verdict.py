@@ -72,9 +72,10 @@ def _say_churn(churn: Row) -> str:
     if floor is None:
         return f"{changed}, and without replicates nobody can say how much of that is noise"
     if floor == 0:
-        return f"{changed}, none of it noise"
-    beyond = churn["lo"] > churn["noise_floor_hi"]
-    return f"{changed}, {'more than noise' if beyond else 'which noise may explain'}"
+        return f"{changed}, while a rerun of a cell changes none"
+    if churn["lo"] > churn["noise_floor_hi"]:
+        return f"{changed}, more than the {percent(floor)} that a rerun changes"
+    return f"{changed}, which is not clearly more than a rerun changes ({percent(floor)})"
 
 
 def _say_numbers(table: Comparison, reference: str, target: str, delta: Row, churn: Row) -> str:
@@ -129,7 +130,22 @@ def _say_cause(split: Mapping[str, Any] | None) -> str:
         return (
             f"This matrix cannot split {name} by cause; it can tell {known or 'nothing'}.{run_next}"
         )
-    return f"By cause, {name} in points: {_say_terms(outcome['headline'])}."
+    terms = outcome["headline"]
+    causes = " and ".join(term["name"] for term in terms if _is_established(term, outcome))
+    lead = f"Cause of {name}: {causes}" if causes else f"No single cause of {name} is established"
+    return f"{lead}. In points: {_say_terms(terms)}."
+
+
+def _is_established(term: Mapping[str, Any], outcome: Mapping[str, Any]) -> bool:
+    """Significant among the terms of its split; overlap of changed answers is no finding.
+
+    Independent perturbations change partly the same answers, so that a churn's interaction is
+    negative by itself.
+    """
+    if term["name"] == "interaction" and outcome["outcome"] != "score":
+        return False
+    adjusted = term["p_holm"]
+    return bool(term["excludes_zero"]) if adjusted is None else bool(adjusted < 0.05)
 
 
 def _outcome_to_explain(outcomes: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
@@ -143,12 +159,11 @@ def _outcome_to_explain(outcomes: Mapping[str, Any]) -> tuple[Mapping[str, Any] 
 
 
 def _say_terms(terms: list[Mapping[str, Any]]) -> str:
-    return ", ".join(
-        f"{term['name']} {points(term['estimate'])}"
-        + (
-            f" [{points(term['interval'][0])}, {points(term['interval'][1])}]"
-            if term["interval"]
-            else ""
-        )
-        for term in terms
-    )
+    return ", ".join(f"{term['name']} {points(term['estimate'])}{_limits(term)}" for term in terms)
+
+
+def _limits(term: Mapping[str, Any]) -> str:
+    if not term["interval"]:
+        return ""
+    lo, hi = term["interval"]
+    return f" [{points(lo)}, {points(hi)}]"

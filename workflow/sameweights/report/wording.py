@@ -29,6 +29,13 @@ def plain(value: float | None) -> str:
     return NONE if value is None else f"{value:.2f}"
 
 
+def p_value(value: float | None) -> str:
+    """A p value with three decimals."""
+    if value is None:
+        return NONE
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def bracket(row: Mapping[str, Any], spell: Callable[[float | None], str]) -> str:
     """The interval of a comparison row, with its space, or nothing."""
     return "" if row["lo"] is None else f" [{spell(row['lo'])}, {spell(row['hi'])}]"

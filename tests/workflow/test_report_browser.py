@@ -1,0 +1,225 @@
+"""The report in a real browser, from disk, offline: no error, no breach, hostile text as text."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sameweights.compare import compare_cells
+from sameweights.report import build_report
+from sameweights.warehouse import build_warehouse
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "unit/report"))
+from synthetic_results import REFERENCE, TARGET, Scenario, write_attribution, write_results
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+HOSTILE = {
+    1: "<script>window.hacked = 1</script>",
+    2: "</script><img src=x onerror='window.hacked = 2'>",
+    4: "line\u2028separator\u2029and \ud800 alone",
+    5: "\u202eright to left: مرحبا",
+    7: "NaN",
+    8: "long " * 200_000,
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    prompts = {1: "</script><script>window.hacked = 3</script>"}
+    write_results(folder, Scenario(n=30, texts=HOSTILE, prompts=prompts))
+    warehouse, comparison = folder / "warehouse.duckdb", folder / "comparison.parquet"
+    build_warehouse(folder, warehouse)
+    compare_cells(warehouse, comparison)
+    attribution = write_attribution(folder)
+    page = folder / "report.html"
+    outputs = (page, folder / "report.md", folder / "verdict.txt")
+    build_report(warehouse, comparison, attribution, root / "report", *outputs)
+    return page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is not installed")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+class View:
+    """A page with what went wrong on it: console messages, errors, requests to elsewhere."""
+
+    def __init__(self, browser: Any, report: Path, fragment: str = "", **options: Any) -> None:
+        self.context = browser.new_context(offline=True, **options)
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("console", lambda message: self.problems.append(message.text))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", self._note_request)
+        self.page.goto(f"file://{report}{fragment}")
+        self.page.wait_for_selector("#chart-churn_delta svg")
+
+    def _note_request(self, request: Any) -> None:
+        if not request.url.startswith(("file://", "data:", "blob:")):
+            self.problems.append(f"request to {request.url}")
+
+    def texts(self, selector: str) -> list[str]:
+        return list(self.page.locator(selector).all_inner_texts())
+
+
+@pytest.fixture
+def view(browser: Any, report: Path) -> Iterator[View]:
+    opened = View(browser, report)
+    yield opened
+    assert opened.problems == []
+    opened.context.close()
+
+
+def open_all(view: View) -> None:
+    while view.page.locator("#more").is_visible():
+        view.page.click("#more")
+    # An item fills itself, with further details in it, when it is opened.
+    view.page.wait_for_function(
+        """() => {
+            const all = [...document.querySelectorAll('details')];
+            const closed = all.filter((d) => !d.open || d.children.length < 2);
+            closed.forEach((d) => { d.open = true; });
+            return closed.length === 0;
+        }"""
+    )
+
+
+def test_the_answer_is_the_first_heading(view: View) -> None:
+    heading = view.texts("h1, h2, h3")[0]
+    assert re.search(r"^(The drop|The gain|No evidence)", heading)
+    assert "not a machine of its own" in view.texts(".note")[0]
+    assert view.page.locator(".chart svg").count() == 4
+
+
+def test_policy_blocks_what_the_page_did_not_bring(browser: Any, report: Path) -> None:
+    view = View(browser, report)
+    view.page.evaluate(
+        """() => { const s = document.createElement('script');
+                   s.textContent = 'window.hacked = 9'; document.body.append(s); }"""
+    )
+    assert view.page.evaluate("window.hacked") is None
+    assert any("Content Security Policy" in problem for problem in view.problems)
+    view.context.close()
+
+
+def test_hostile_answers_are_text(view: View) -> None:
+    view.page.select_option("select[name=cell]", "dev-b/torch/w8a16")
+    view.page.select_option("select[name=task]", "arith")
+    open_all(view)
+    shown = "\n".join(view.page.locator("#item-list pre").all_text_contents())
+    for doc_id in (1, 2, 5, 7):
+        assert HOSTILE[doc_id] in shown
+    assert "\u2028separator\u2029and \\ud800 alone" in shown
+    assert "</script><script>window.hacked = 3</script>" in shown
+    assert "more characters" in shown and len(shown) < 200_000
+    assert view.page.evaluate("window.hacked") is None
+    assert view.page.locator("#item-list script, #item-list img").count() == 0
+
+
+def test_page_is_small(report: Path) -> None:
+    assert report.stat().st_size < 3_000_000
+
+
+def test_filters_narrow_the_list_and_the_link_restores_it(
+    view: View, browser: Any, report: Path
+) -> None:
+    view.page.select_option("select[name=cell]", "")
+    everything = int(view.texts("#count")[0].split()[0])
+    view.page.select_option("select[name=cell]", "dev-a/torch/w8a16")
+    view.page.select_option("select[name=kind]", "lost")
+    count = int(view.texts("#count")[0].split()[0])
+    assert 0 < count < everything
+    open_all(view)
+    badges = view.texts("#item-list .badge")
+    assert badges == ["lost"] * count
+    again = View(browser, report, "#" + view.page.url.partition("#")[2])
+    assert again.texts("#count") == view.texts("#count")
+    again.context.close()
+
+
+def test_link_to_an_item_puts_it_first(view: View, browser: Any, report: Path) -> None:
+    open_all(view)
+    link = view.page.locator("#item-list details.item a").nth(5)
+    summary = view.texts("#item-list details.item > summary")[5]
+    again = View(browser, report, link.get_attribute("href"))
+    assert again.texts("#item-list details.item > summary")[0] == summary
+    again.context.close()
+
+
+def test_first_divergent_token_is_marked_with_both_candidates(view: View) -> None:
+    view.page.select_option("select[name=task]", "arith")
+    first = view.page.locator("#item-list details.item").first
+    assert first.locator("mark").count() == 2
+    assert "margin" in first.locator("summary").first.inner_text()
+    rows = first.locator(".scroll table tbody tr").all_inner_texts()
+    assert [row.split()[0] for row in rows] == ["likeliest", "second"]
+    assert all(row.count("%") == 2 for row in rows)
+
+
+def test_a_cell_of_the_matrix_leads_to_its_items_by_keyboard(view: View) -> None:
+    cell = view.page.locator("button.open-cell[data-cell='dev-b/torch/bf16']")
+    cell.focus()
+    view.page.keyboard.press("Enter")
+    view.page.wait_for_function("location.hash.includes('cell=')")
+    assert view.page.input_value("select[name=cell]") == "dev-b/torch/bf16"
+
+
+def test_holes_say_why(view: View) -> None:
+    holes = " ".join(view.texts("#matrix td.hole"))
+    assert "canary: 4.2 nats" in holes and "takes <too> long" in holes
+    assert "29 of 30" not in holes and "59 of 60 items" in " ".join(view.texts("#matrix td"))
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_the_width_in_both_themes(browser: Any, report: Path, width: int, scheme: str) -> None:
+    view = View(browser, report, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
+    before = view.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (before == "rgb(255, 255, 255)") == (scheme == "light")
+    view.page.click("#theme")
+    assert view.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    assert view.problems == []
+    view.context.close()
+
+
+def test_table_downloads_as_csv(view: View) -> None:
+    with view.page.expect_download() as waiting:
+        view.page.locator("#pairs .csv").first.click()
+    lines = Path(waiting.value.path()).read_text().splitlines()
+    assert lines[0].startswith('"cell","score, points"')
+    assert len(lines) == 4 and lines[1].startswith('"dev-')
+
+
+def test_prints(view: View) -> None:
+    view.page.emulate_media(media="print")
+    assert not view.page.locator("nav").is_visible()
+    assert view.page.pdf()[:4] == b"%PDF"
+    assert view.page.locator("details.item:not([open])").count() == 0
+    assert view.page.locator("details.item .answers").count() == 20
+
+
+def test_verdict_names_both_ends(report: Path) -> None:
+    verdict = (report.parent / "verdict.txt").read_text()
+    assert verdict.count("\n") == 1 and REFERENCE in verdict and TARGET in verdict
