@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import subprocess
@@ -61,7 +62,7 @@ def test_warehouse_report_and_verdict_agree(results: Path) -> None:
         ((items,),) = db.sql("SELECT count(DISTINCT (task, doc_id)) FROM items").fetchall()
     assert items == 12
     verdict = (results / "verdict.txt").read_text().strip()
-    page = (results / "report.html").read_text()
+    page = html.unescape((results / "report.html").read_text())
     assert "on 12 items" in verdict
     headline = verdict.split(". ")[0]
     assert headline and headline in page
