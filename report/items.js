@@ -97,7 +97,8 @@ function key(item) {
 function card(item, open) {
   const facts = [`${item.task} #${item.doc_id}`, item.cell];
   if (item.index !== null) facts.push(`token ${item.index}`);
-  if (item.margin !== null) facts.push(`margin ${item.margin.toPrecision(3)} nats`);
+  if (item.margin === 0) facts.push("exact tie");
+  else if (item.margin !== null) facts.push(`margin ${item.margin.toPrecision(3)} nats`);
   const details = el("details", { class: `item ${item.kind.replace(" ", "-")}` },
     el("summary", {}, el("span", { class: "badge" }, item.kind), facts.join(" · ")));
   details.addEventListener("toggle", () => {

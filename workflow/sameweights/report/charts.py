@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from sameweights.report.tables import Row
+from sameweights.report.wording import points
 
 COLOURS = {"loss": "#D55E00", "gain": "#009E73", "change": "#0072B2", "total": "#8a8f98"}
 """Okabe and Ito's colours, told apart by every kind of sight; position says the same."""
@@ -31,15 +32,11 @@ def waterfall_rows(outcome: Mapping[str, Any]) -> list[Row]:
             rows.append(_bar(f"{term['name']} (bounds)", lo, hi, "total", "not known"))
             continue
         kind = ("gain" if value > 0 else "loss") if signed else "change"
-        rows.append(_bar(term["name"], at, at + value, kind, _label(value), term["interval"]))
+        rows.append(_bar(term["name"], at, at + value, kind, points(value), term["interval"]))
         at += value
     total = outcome["total"]
     value = total["estimate"] or 0.0
-    return [*rows, _bar("total", 0.0, value, "total", _label(value), total["interval"])]
-
-
-def _label(value: float) -> str:
-    return f"{100 * value + 0.0:+.1f}"
+    return [*rows, _bar("total", 0.0, value, "total", points(value), total["interval"])]
 
 
 def _bar(
@@ -95,7 +92,7 @@ def draw_waterfall(name: str, title: str, bars: int, floor: float | None) -> Row
 
 def draw_churn_against_delta() -> Row:
     """One point a pair: equal scores can hide changed answers."""
-    legend = alt.Legend(orient="top")
+    legend = alt.Legend(orient="top", symbolOpacity=1)
     base = alt.Chart(alt.NamedData("pairs")).encode(
         x=alt.X("delta:Q", title="score change, points"),
         y=alt.Y("churn:Q", title="answers changed, %", scale=alt.Scale(domainMin=0)),
@@ -133,10 +130,8 @@ def draw_margins() -> Row:
         alt.Chart(alt.NamedData("margins"))
         .mark_bar(color=COLOURS["change"])
         .encode(
-            x=alt.X(
-                "margin:O", title="reference's margin, nats", sort=None, axis=alt.Axis(labelAngle=0)
-            ),
-            y=alt.Y("items:Q", title="changed items"),
+            y=alt.Y("margin:N", title="reference's margin, nats", sort=None),
+            x=alt.X("items:Q", title="changed items", axis=alt.Axis(tickMinStep=1)),
             tooltip=["margin:N", "items:Q"],
         )
     )

@@ -8,6 +8,12 @@ from typing import Any
 import duckdb
 
 from sameweights.report.tables import Comparison, Row, read_rows
+from sameweights.report.wording import short
+
+Ends = tuple[str, str]
+"""(reference cell, target cell) of one model and seed."""
+
+ROLES = ("reference", "target")
 
 SCORES = """
 SELECT i.cell, i.replicate, i.task, i.filter, i.metric,
@@ -43,7 +49,7 @@ def _state(cell: Row, runs: list[Row]) -> Row:
     if not broken:
         return {"state": "complete"}
     state = "partial" if len(broken) < len(runs) else broken[0]["outcome"]
-    reasons = {f"{run['outcome']}: {run['reason']}" for run in broken}
+    reasons = {run["reason"] or "" for run in broken}
     if state == "partial":
         reasons = {f"r{run['replicate']} {run['outcome']}: {run['reason']}" for run in broken}
     return {"state": state, "reason": "; ".join(sorted(reasons))}
@@ -57,32 +63,47 @@ def _pool(scores: list[Row]) -> Row:
     return {"score": total / n if n else None, "n": n, "planned": planned}
 
 
-def arrange_grids(
-    cells: list[Row], table: Comparison, reference: str, target: str
-) -> list[dict[str, Any]]:
+def find_ends(cells: list[Row], reference: str, target: str) -> list[Ends]:
+    """Return (reference cell, target cell) of each model and seed.
+
+    `reference`, `target`: device/backend/precision, as in matrix.json.
+    """
+    found: dict[tuple[str, int], dict[str, str]] = {}
+    for cell in cells:
+        found.setdefault((cell["model"], cell["seed"]), {})[short(cell["cell"])] = cell["cell"]
+    return [
+        (names[reference], names[target])
+        for names in found.values()
+        if reference in names and target in names
+    ]
+
+
+def arrange_grids(cells: list[Row], table: Comparison, ends: list[Ends]) -> list[dict[str, Any]]:
     """Return a grid a (model, seed): devices down, backend and precision across."""
+    churns = {
+        cell["cell"]: row["estimate"]
+        for reference, _ in ends
+        for cell in cells
+        if (row := table.find(reference, cell["cell"], "churn_tokens"))
+    }
+    for reference, _ in ends:
+        churns.pop(reference, None)
+    roles = {cell: role for pair in ends for cell, role in zip(pair, ROLES, strict=True)}
+    placed = [_place(cell, churns, roles) for cell in cells]
     grids = []
-    for (model, seed), group in groupby(cells, key=lambda cell: (cell["model"], cell["seed"])):
+    for (model, seed), group in groupby(placed, key=lambda cell: (cell["model"], cell["seed"])):
         members = list(group)
         columns = sorted({(cell["backend"], cell["precision"]) for cell in members})
-        by_place = {(c["device"], (c["backend"], c["precision"])): c for c in members}
-        rows = [
-            (
-                device,
-                [
-                    _place(by_place.get((device, column)), table, reference, target)
-                    for column in columns
-                ],
-            )
-            for device in sorted({cell["device"] for cell in members})
-        ]
+        at = {(cell["device"], (cell["backend"], cell["precision"])): cell for cell in members}
+        devices = sorted({cell["device"] for cell in members})
+        rows = [(device, [at.get((device, column)) for column in columns]) for device in devices]
         grids.append({"model": model, "seed": seed, "columns": columns, "rows": rows})
     return grids
 
 
-def _place(cell: Row | None, table: Comparison, reference: str, target: str) -> Row | None:
-    if cell is None:
-        return None
-    churn = table.find(reference, cell["cell"], "churn_tokens")
-    role = {reference: "reference", target: "target"}.get(cell["cell"], "")
-    return {**cell, "role": role, "churn": churn and churn["estimate"]}
+def _place(cell: Row, churns: dict[str, float | None], roles: dict[str, str]) -> Row:
+    """A cell with its role and churn; `heat` is the churn against the page's largest, 0 to 1."""
+    most = max((churn for churn in churns.values() if churn), default=0.0)
+    churn = churns.get(cell["cell"])
+    heat = churn / most if churn else 0.0
+    return {**cell, "role": roles.get(cell["cell"], ""), "churn": churn, "heat": heat}

@@ -9,10 +9,11 @@ import duckdb
 import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from sameweights.errors import UserError
 from sameweights.report import charts, wording
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.items import read_changed
-from sameweights.report.matrix import arrange_grids, read_cells
+from sameweights.report.matrix import arrange_grids, find_ends, read_cells
 from sameweights.report.pairs import arrange_equality, list_pairs, list_points
 from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
 from sameweights.report.trust import describe_runs, list_differences
@@ -77,30 +78,35 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         meta = read_meta(db)
         runs = list(read_rows(db, "SELECT * FROM runs ORDER BY cell, replicate"))
         cells = read_cells(db, runs)
-        reference, target = (_find_cell(cells, meta[end]) for end in ("reference", "target"))
+        ends = find_ends(cells, meta["reference"], meta["target"])
+        if not ends:
+            raise UserError(
+                f"{warehouse}: no model and seed has both cells of the comparison, "
+                f"{meta['reference']!r} and {meta['target']!r}"
+            )
+        # One page explains one comparison; the other models and seeds get their verdicts.
+        reference, target = ends[0]
         changed = read_changed(db, reference, target)
+    references = [end[0] for end in ends]
     reasons = {c["cell"]: c["reason"] or "no item was measured" for c in cells if not c["n"]}
     measured = [cell["cell"] for cell in cells if cell["n"]]
     return {
         "verdict": say_verdict(table, split, reference, target, reasons),
+        "others": [(end[1], say_verdict(table, None, *end, reasons)) for end in ends[1:]],
         "split": split,
         "reference": reference,
         "target": target,
         "notes": _notes(meta["devices"]),
         "cells": cells,
-        "grids": arrange_grids(cells, table, reference, target),
+        "grids": arrange_grids(cells, table, ends),
         "facts": _key_facts(table, reference, target),
-        "pairs": list_pairs(table, reference),
+        "pairs": list_pairs(table, references),
         "equality": arrange_equality(table, measured, reference),
         "changed": {**changed, "target": wording.short(target)},
         "differences": list_differences(runs, reference, target),
         "runs": describe_runs(runs),
-        "charts": _charts(split, list_points(table, reference), changed["items"]),
+        "charts": _charts(split, list_points(table, references), changed["items"]),
     }
-
-
-def _find_cell(cells: list[Row], name: str) -> str:
-    return next(str(cell["cell"]) for cell in cells if wording.short(cell["cell"]) == name)
 
 
 def _notes(devices: dict[str, Row]) -> list[tuple[str, list[str]]]:
@@ -119,7 +125,7 @@ def _key_facts(table: Comparison, reference: str, target: str) -> Row:
 def _charts(split: Row | None, points: list[Row], items: list[Row]) -> Row:
     """Specifications by the id of their place on the page, and the data that they share."""
     specs, datasets = {}, {}
-    for name, title in (("score", "Score change"), ("churn", "Changed answers")):
+    for name, title in (("score", "Score change"), ("churn_tokens", "Changed answers")):
         outcome = (split or {}).get("outcomes", {}).get(name)
         if outcome:
             key = f"waterfall_{name}"
@@ -146,7 +152,8 @@ def _environment(assets: Path) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        name: getattr(wording, name) for name in ("points", "percent", "plain", "p_value", "short")
+        name: getattr(wording, name)
+        for name in ("points", "percent", "plain", "p_value", "markdown", "short")
     }
     return environment
 

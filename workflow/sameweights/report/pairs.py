@@ -25,9 +25,9 @@ MAX_EQUALITY_CELLS = 14
 """Cells in the table of who equals whom; with more, the reference's row stands alone."""
 
 
-def list_pairs(table: Comparison, reference: str) -> list[Row]:
-    """One entry a cell compared with the reference, over all tasks, with its tasks below it."""
-    others = [b for a, b in table.pairs if a == reference]
+def list_pairs(table: Comparison, references: list[str]) -> list[Row]:
+    """One entry a cell compared with a reference, over all tasks, with its tasks below it."""
+    found = [(a, b) for a, b in table.pairs if a in references]
     return [
         {
             "cell": other,
@@ -37,7 +37,7 @@ def list_pairs(table: Comparison, reference: str) -> list[Row]:
                 for scope in table.scopes(reference, other)
             ],
         }
-        for other in others
+        for reference, other in found
     ]
 
 
@@ -45,7 +45,7 @@ def _statistics(table: Comparison, cell_a: str, cell_b: str, scope: Scope) -> Ro
     return {name: table.find(cell_a, cell_b, name, scope) for name in STATISTICS}
 
 
-def list_points(table: Comparison, reference: str) -> list[Row]:
+def list_points(table: Comparison, references: list[str]) -> list[Row]:
     """One point a pair for the plot of churn against score change, both in points."""
     points = []
     for a, b in table.pairs:
@@ -59,7 +59,7 @@ def list_points(table: Comparison, reference: str) -> list[Row]:
                 point[name if key == "estimate" else f"{name}_{key}"] = (
                     None if value is None else 100 * value
                 )
-        point["against"] = AGAINST[a != reference]
+        point["against"] = AGAINST[a not in references]
         points.append(point)
     return points
 
@@ -69,11 +69,12 @@ def arrange_equality(table: Comparison, cells: list[str], reference: str) -> dic
 
     On the diagonal a cell stands against its own replicate.
     """
-    rows = cells if len(cells) <= MAX_EQUALITY_CELLS else [reference]
-    return {
-        "cells": cells,
-        "rows": [(one, [_equal(table, one, other) for other in cells]) for one in rows],
-    }
+    wanted = cells if len(cells) <= MAX_EQUALITY_CELLS else [reference]
+    rows = [(one, [_equal(table, one, other) for other in cells]) for one in wanted]
+    least = min((e["answers"] for _, entries in rows for e in entries if e), default=1.0)
+    for entry in (e for _, entries in rows for e in entries if e):
+        entry["heat"] = (1 - entry["answers"]) / (1 - least) if least < 1 else 0.0
+    return {"cells": cells, "rows": rows}
 
 
 def _equal(table: Comparison, one: str, other: str) -> Row | None:

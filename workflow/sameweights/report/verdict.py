@@ -150,7 +150,7 @@ def _is_established(term: Mapping[str, Any], outcome: Mapping[str, Any]) -> bool
 
 def _outcome_to_explain(outcomes: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
     """The score where it moved, else the changed answers."""
-    score, churn = outcomes.get("score"), outcomes.get("churn")
+    score, churn = outcomes.get("score"), outcomes.get("churn_tokens")
     if score and score["total"]["excludes_zero"]:
         return score, "the score"
     if churn and churn["total"]["estimate"]:

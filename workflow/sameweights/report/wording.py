@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from markupsafe import Markup
+
 NONE = "–"
 
 
@@ -16,7 +18,10 @@ def short(cell: str) -> str:
 
 def points(value: float | None) -> str:
     """A difference of shares in points with its sign."""
-    return NONE if value is None else f"{100 * value + 0.0:+.1f}"
+    if value is None:
+        return NONE
+    text = f"{100 * value:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text
 
 
 def percent(value: float | None) -> str:
@@ -27,6 +32,14 @@ def percent(value: float | None) -> str:
 def plain(value: float | None) -> str:
     """A number with two decimals."""
     return NONE if value is None else f"{value:.2f}"
+
+
+def markdown(text: str) -> Markup:
+    """Text inside Markdown: no tag, no table border, no line end; quotes stay as they are."""
+    marks = str.maketrans(
+        {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|", "\n": " ", "\r": " "}
+    )
+    return Markup(text.translate(marks))  # noqa: S704
 
 
 def p_value(value: float | None) -> str:
