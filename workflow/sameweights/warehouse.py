@@ -129,7 +129,7 @@ def _run(cell: str, replicate: int, folder: Path) -> dict[str, Any]:
 
 def _responses(cell: str, replicate: int, folder: Path) -> pl.DataFrame:
     path = folder / "responses.jsonl"
-    rows = [response.to_json() for response in read_responses(path)] if path.is_file() else []
+    rows = [vars(response) for response in read_responses(path)] if path.is_file() else []
     texts = ("text", "error")
     name = {"cell": cell, "replicate": replicate}
     return pl.DataFrame(

@@ -125,3 +125,30 @@ def test_huge_answer_stays_small_on_the_page(tmp_path: Path) -> None:
         i for i in found["items"] if i["doc_id"] == 1 and i["cell"].startswith("dev-b/torch/w8")
     )
     assert "more characters" in item["b"][2] and len(str(item)) < 10_000
+
+
+def test_words_and_prompts_are_those_of_the_own_model(tmp_path: Path) -> None:
+    write_results(tmp_path, Scenario(n=8))
+    build_warehouse(tmp_path, tmp_path / "w.duckdb")
+    with duckdb.connect(str(tmp_path / "w.duckdb")) as db:
+        before = read_changed(db, A, BW)
+        db.execute("INSERT INTO vocabulary SELECT 'other', token_id, 'WRONG' FROM vocabulary")
+        db.execute("INSERT INTO docs SELECT * REPLACE ('WRONG' AS prompt, 1 AS seed) FROM docs")
+        assert read_changed(db, A, BW) == before
+    assert before["items"]
+    for key, prompt in before["prompts"].items():
+        task, _, doc_id = key.partition("/")
+        assert prompt == f"Question {doc_id} of {task}?"
+
+
+def test_choices_come_from_the_measured_replicate(tmp_path: Path) -> None:
+    write_results(tmp_path, Scenario(n=8))
+    (tmp_path / f"cells/{BW}/r0/items.parquet").unlink()
+    broken = tmp_path / f"cells/{BW}/r0/responses.jsonl"
+    broken.write_text(broken.read_text().replace('"loglikelihood":-', '"loglikelihood":-9'))
+    build_warehouse(tmp_path, tmp_path / "w.duckdb")
+    with duckdb.connect(str(tmp_path / "w.duckdb"), read_only=True) as db:
+        found = read_changed(db, A, BW)
+    items_with_choices = [i["choices"] for i in found["items"] if "choices" in i]
+    assert items_with_choices
+    assert all(ll > -9 for choices in items_with_choices for _, *lls in choices for ll in lls)

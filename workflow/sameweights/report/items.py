@@ -63,14 +63,19 @@ ORDER BY value_a = value_b, cell <> $target, margin DESC NULLS LAST, task, doc_i
 LIMIT $limit
 """
 
+WORDS = "SELECT token_id, text FROM vocabulary WHERE model = $model"
+DOCS = "SELECT * FROM docs WHERE model = $model AND seed = $seed"
+
 CHOICES = """
 SELECT r.cell, q.task, q.doc_id, list(r.loglikelihood ORDER BY q.request_index) AS lls
 FROM requests q
 JOIN cells c ON c.model = q.model AND c.seed = q.seed
 JOIN responses r ON r.cell = c.cell AND r.request_id = q.request_id
 WHERE q.kind = 'loglikelihood'
-  AND r.replicate = (SELECT min(replicate) FROM responses s WHERE s.cell = r.cell)
-  AND (q.task, q.doc_id) IN (SELECT (task, doc_id) FROM docs WHERE len(choices) > 1)
+  AND c.model = $model AND c.seed = $seed
+  AND (r.cell, r.replicate) IN (
+      SELECT (cell, min(replicate)) FROM items WHERE status = 'ok' GROUP BY cell
+  )
 GROUP BY ALL
 """
 
@@ -95,9 +100,10 @@ def read_changed(db: duckdb.DuckDBPyConnection, reference: str, target: str) -> 
 
     `total` counts all of them; `items` holds as many as fit the page.
     """
-    words = dict(db.sql("SELECT token_id, any_value(text) FROM vocabulary GROUP BY 1").fetchall())
-    docs = {(r["task"], r["doc_id"]): r for r in read_rows(db, "SELECT * FROM docs")}
-    lls = {(r["cell"], r["task"], r["doc_id"]): r["lls"] for r in read_rows(db, CHOICES)}
+    model = {"model": reference.split("/")[0], "seed": int(reference.rpartition("/s")[2])}
+    words = {r["token_id"]: r["text"] for r in read_rows(db, WORDS, {"model": model["model"]})}
+    docs = {(r["task"], r["doc_id"]): r for r in read_rows(db, DOCS, model)}
+    lls = {(r["cell"], r["task"], r["doc_id"]): r["lls"] for r in read_rows(db, CHOICES, model)}
     values = {"reference": reference, "target": target}
     count = f"SELECT count(*) FROM ({CHANGED})"  # noqa: S608
     total = db.execute(count, {**values, "limit": None}).fetchall()[0][0]
