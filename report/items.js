@@ -126,7 +126,7 @@ function render(only) {
   if (only) matching = [...matching.filter((item) => key(item) === only), ...matching.filter((item) => key(item) !== only)];
   const counts = matching.reduce((sum, { kind }) => ({ ...sum, [kind]: (sum[kind] ?? 0) + 1 }), {});
   const parts = Object.entries(counts).map(([kind, count]) => `${count} ${kind}`);
-  document.getElementById("count").textContent = `${matching.length} items${parts.length ? `: ${parts.join(", ")}` : ""}`;
+  document.getElementById("count").textContent = `${matching.length} ${matching.length === 1 ? "item" : "items"}${parts.length ? `: ${parts.join(", ")}` : ""}`;
   list.replaceChildren();
   shown = 0;
   showMore();

@@ -72,6 +72,9 @@ def test_every_number_of_the_split_is_on_the_page(tmp_path: Path, root: Path) ->
     split = json.loads((tmp_path / "attribution.json").read_bytes())
     for term in split["outcomes"]["score"]["headline"]:
         assert f"<td>{term['name']}</td>" in html
+    for entry in split["classes"]["counts"]:
+        assert f'<td>{entry["name"]}</td><td class="num">{entry["items"]}</td>' in html
+    assert "built-in method" not in html and "Undefined" not in html
     assert "Fair shares" in html and "Items by what changes their answer" in html
 
 
