@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -55,7 +56,7 @@ def build_report(
 
 def render_html(context: Row, assets: Path) -> str:
     """The whole page as one string."""
-    texts = [vl_convert.javascript_bundle(BUNDLE)]
+    texts = [_bundle_vega()]
     texts += [(assets / name).read_text(encoding="utf-8") for name in SCRIPTS]
     scripts: list[Script] = [wrap_script(text) for text in texts]
     style = (assets / "style.css").read_text(encoding="utf-8")
@@ -107,6 +108,12 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "runs": describe_runs(runs),
         "charts": _charts(split, list_points(table, references), changed["items"]),
     }
+
+
+@cache
+def _bundle_vega() -> str:
+    """Vega, Vega-Lite and vegaEmbed as one script; made once, it takes a second."""
+    return str(vl_convert.javascript_bundle(BUNDLE))
 
 
 def _notes(devices: dict[str, Row]) -> list[tuple[str, list[str]]]:
