@@ -220,6 +220,19 @@ def test_prints(view: View) -> None:
     assert view.page.locator("details.item .answers").count() == 20
 
 
+def test_prints_dark_ink_on_white_from_the_dark_theme(browser: Any, report: Path) -> None:
+    view = View(browser, report, color_scheme="dark")
+    view.page.emulate_media(media="print", color_scheme="dark")
+    colours = view.page.evaluate(
+        """() => { const page = getComputedStyle(document.body);
+                   const label = document.querySelector('.chart svg text');
+                   return [page.color, page.backgroundColor, getComputedStyle(label).fill]; }"""
+    )
+    ink = "rgb(26, 28, 32)"
+    assert colours == [ink, "rgb(255, 255, 255)", ink]
+    view.context.close()
+
+
 def test_verdict_names_both_ends(report: Path) -> None:
     verdict = (report.parent / "verdict.txt").read_text()
     assert verdict.count("\n") == 1 and REFERENCE in verdict and TARGET in verdict
