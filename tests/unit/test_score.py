@@ -87,3 +87,11 @@ def test_empty_answer_is_an_answer() -> None:
     document = {"request_ids": ["a"], "kind": "generate", "choices": None}
     (row,) = item_rows("t", generated, document, {"a": response}, None)
     assert (row["status"], row["value"], row["answer_text"]) == ("ok", 0.0, "")
+
+
+def test_lone_surrogate_is_stored_as_its_escape() -> None:
+    response = Response("a", "ok", token_ids=[2], text="x\ud800", finish_reason="eos")
+    generated = {**sample([]), "filtered_resps": ["x\ud800"], "metrics": ["em"], "em": 0.0}
+    document = {"request_ids": ["a"], "kind": "generate", "choices": None}
+    (row,) = item_rows("t", generated, document, {"a": response}, None)
+    assert row["answer_text"] == row["answer_extracted"] == "x\\ud800"

@@ -209,11 +209,16 @@ def _written(
     extracted = sample["filtered_resps"]
     return {
         "answer_tokens": digest(tokens),
-        "answer_text": "\n".join(a.text or "" for a in given),
-        "answer_extracted": _text(extracted[0] if len(extracted) == 1 else extracted),
+        "answer_text": storable("\n".join(a.text or "" for a in given)),
+        "answer_extracted": storable(_text(extracted[0] if len(extracted) == 1 else extracted)),
         "finish_reason": first.finish_reason if first else None,
         "is_tie": False,
     }
+
+
+def storable(text: str) -> str:
+    """Spell lone surrogates as escapes: a model may write them, and no table stores them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _text(value: Any) -> str:

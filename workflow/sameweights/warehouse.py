@@ -17,7 +17,7 @@ import polars as pl
 from runner.contract import RunRecord, read_responses
 from sameweights.errors import UserError
 from sameweights.requests import DOC_SCHEMA, REQUEST_SCHEMA
-from sameweights.score import ITEM_SCHEMA
+from sameweights.score import ITEM_SCHEMA, storable
 
 CELL_SCHEMA: dict[str, Any] = {
     "cell": pl.String,
@@ -139,8 +139,7 @@ def _responses(cell: str, replicate: int, folder: Path) -> pl.DataFrame:
 
 
 def _storable(text: str | None) -> str | None:
-    """Spell lone surrogates as escapes: a model may write them, and no database stores them."""
-    return text and text.encode("utf-8", "backslashreplace").decode()
+    return text and storable(text)
 
 
 def _read_items(path: Path) -> pl.DataFrame:
