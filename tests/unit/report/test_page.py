@@ -44,6 +44,18 @@ def test_refused_attribution_shows_its_reason(tmp_path: Path, root: Path) -> Non
     assert "cell &lt;b&gt; was stopped" in markdown and "<b>" not in markdown
 
 
+def test_absent_or_broken_attribution_leaves_the_page_whole(tmp_path: Path, root: Path) -> None:
+    prepare(write_results(tmp_path, Scenario(n=12)))
+    path = tmp_path / "attribution.json"
+    html, _, verdict = build(tmp_path, root, path)
+    assert "Not computed: there is no attribution.json" in html
+    assert "By cause: not computed (there is no attribution.json)." in verdict
+    path.write_text('{"outcomes": {"<b>')
+    html, _, _ = build(tmp_path, root, path)
+    assert "Not computed: attribution.json is not JSON" in html
+    assert 'id="chart-churn_delta"' in html and str(tmp_path) not in html
+
+
 def test_page_without_a_measured_target_is_a_refusal(tmp_path: Path, root: Path) -> None:
     write_results(tmp_path, Scenario(n=6))
     for path in tmp_path.glob("cells/toy/dev-b/torch/w8a16/s0/r*/*"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.items import read_changed
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
 from sameweights.report.pairs import arrange_equality, list_pairs, list_points
+from sameweights.report.split import read_split
 from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
 from sameweights.report.trust import describe_runs, list_differences
 from sameweights.report.verdict import say_verdict
@@ -44,7 +44,8 @@ def build_report(
 ) -> None:
     """Write report.html (one file, offline), report.md and verdict.txt.
 
-    `attribution`: its JSON, or None when it was not computed. `assets`: template, style, scripts.
+    `attribution`: its JSON; None, an absent or a broken file is shown as not computed, with the
+    reason. `assets`: template, style, scripts.
     Text from models, devices and configuration is escaped by the template engine, or travels as
     JSON and is shown as text only.
     """
@@ -74,7 +75,7 @@ def render_markdown(context: Row, assets: Path) -> str:
 def read_context(warehouse: Path, comparison: Path, attribution: Path | None) -> Row:
     """Gather everything that the templates show."""
     table = read_comparison(comparison)
-    split = None if attribution is None else json.loads(attribution.read_bytes())
+    split = read_split(attribution)
     with duckdb.connect(str(warehouse), read_only=True) as db:
         meta = read_meta(db)
         runs = list(read_rows(db, "SELECT * FROM runs ORDER BY cell, replicate"))
