@@ -112,6 +112,29 @@ def test_the_answer_is_the_first_heading(view: View) -> None:
     assert view.page.locator(".chart svg").count() == 4
 
 
+def test_every_chart_has_its_numbers_in_a_table(view: View) -> None:
+    charts = view.page.locator(".chart").evaluate_all("all => all.map((c) => c.id.slice(6))")
+    tables = {
+        "waterfall_score": "attribution",
+        "waterfall_churn_tokens": "attribution",
+        "churn_delta": "points",
+        "margins": "margins",
+    }
+    assert set(charts) == set(tables)
+    for name in tables.values():
+        assert view.page.locator(f"table[data-csv={name}] tbody tr").count() > 0
+    # Four measured cells make six pairs, one point and one row each.
+    assert view.page.locator("table[data-csv=points] tbody tr").count() == 6
+    counts = view.page.locator("table[data-csv=margins] td.num").all_text_contents()
+    assert (
+        0
+        < sum(map(int, counts))
+        <= view.page.evaluate(
+            "JSON.parse(document.getElementById('changed-data').textContent).items.length"
+        )
+    )
+
+
 def test_policy_blocks_what_the_page_did_not_bring(browser: Any, report: Path) -> None:
     view = View(browser, report)
     view.page.evaluate(

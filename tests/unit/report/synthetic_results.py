@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from runner.contract import CellSpec, Request, Response, RunRecord, digest, write_jsonl
 from sameweights.attribution.api import attribute
+from sameweights.attribution.warehouse_mechanism import add_mechanism
 from sameweights.attribution.warehouse_source import read_comparisons
 from sameweights.requests import DOC_SCHEMA, REQUEST_SCHEMA
 from sameweights.score import ITEM_SCHEMA
@@ -84,7 +85,8 @@ def write_attribution(folder: Path) -> Path:
     """Write attribution.json of a results folder whose warehouse stands; returns its path."""
     found = read_comparisons(folder / "warehouse.duckdb", REFERENCE, TARGET)[0]
     path = folder / "attribution.json"
-    path.write_text(json.dumps(attribute(found.table, found.reference, found.target).to_dict()))
+    split = attribute(found.table, found.reference, found.target)
+    path.write_text(json.dumps(add_mechanism(folder / "warehouse.duckdb", split).to_dict()))
     return path
 
 

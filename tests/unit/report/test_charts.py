@@ -47,14 +47,20 @@ def test_every_margin_is_counted_once() -> None:
     margins = [0.0, 0.01, 0.5, 2.9, 3.0, 80.0, None]
     counts = {row["margin"]: row["items"] for row in margin_rows([{"margin": m} for m in margins])}
     assert counts == {
-        "< 0.01": 1,
-        "< 0.03": 1,
-        "< 0.1": 0,
-        "< 0.3": 0,
-        "< 1": 1,
-        "< 3": 1,
+        "exact tie": 1,
+        "0 – 0.01": 0,
+        "0.01 – 0.03": 1,
+        "0.03 – 0.1": 0,
+        "0.1 – 0.3": 0,
+        "0.3 – 1": 1,
+        "1 – 3": 1,
         "≥ 3": 2,
     }
+
+
+def test_smallest_margin_above_a_tie_is_no_tie() -> None:
+    rows = margin_rows([{"margin": 5e-324}, {"margin": 0.0}, {"margin": 0.0}])
+    assert [row["items"] for row in rows[:2]] == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,11 @@ def test_every_number_of_the_split_is_on_the_page(tmp_path: Path, root: Path) ->
     for entry in split["classes"]["counts"]:
         assert f'<td>{entry["name"]}</td><td class="num">{entry["items"]}</td>' in html
     assert "built-in method" not in strip_scripts(html)
+    assert split["mechanism"]
+    for pair in split["mechanism"]:
+        row = html[html.index(f"<td>{pair['player']}</td><td><code>") :].split("</tr>")[0]
+        assert f'<td class="num">{pair["observed_flips"]}</td>' in row
+        assert f'<td class="num">{pair["predicted_flips"]:.1f}</td>' in row
     assert "Fair shares" in html and "Items by what changes their answer" in html
 
 

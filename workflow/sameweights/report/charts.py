@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -12,6 +14,9 @@ from sameweights.report.wording import points
 
 COLOURS = {"loss": "#D55E00", "gain": "#009E73", "change": "#0072B2", "total": "#8a8f98"}
 """Okabe and Ito's colours, told apart by every kind of sight; position says the same."""
+
+TIE = "exact tie"
+MARGIN_EDGES_NATS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 
 AGAINST = ["the reference", "another cell"]
 
@@ -139,14 +144,18 @@ def draw_margins() -> Row:
 
 
 def margin_rows(items: list[Row]) -> list[Row]:
-    """Count items by the size of their margin at the divergence."""
-    edges = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
+    """Count items by the size of their margin at the divergence; exact ties stand apart.
+
+    At a tie rounding decides whatever its size, so that ties must not pass for small margins.
+    """
     known = [item["margin"] for item in items if item["margin"] is not None]
-    counts = [
-        sum(lo <= m < hi for m in known) for lo, hi in zip(edges, [*edges[1:], 1e9], strict=True)
-    ]
-    names = [f"< {edge:g}" for edge in edges[1:]] + [f"≥ {edges[-1]:g}"]
-    return [{"margin": name, "items": count} for name, count in zip(names, counts, strict=True)]
+    rows: list[Row] = [{"margin": TIE, "items": sum(margin == 0 for margin in known)}]
+    for lo, hi in pairwise(MARGIN_EDGES_NATS):
+        name = f"{lo:g} – {hi:g}" if hi < math.inf else f"≥ {lo:g}"
+        # The lowest bin starts above zero, all others at their edge.
+        count = sum(margin > 0 and lo <= margin < hi for margin in known)
+        rows.append({"margin": name, "items": count})
+    return rows
 
 
 def _spec(chart: Any, description: str, height: int) -> Row:

@@ -14,7 +14,7 @@ from sameweights.report import charts, wording
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.items import read_changed
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
-from sameweights.report.pairs import arrange_equality, list_pairs, list_points
+from sameweights.report.pairs import arrange_equality, choose_points, list_pairs
 from sameweights.report.split import read_split
 from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
 from sameweights.report.trust import describe_runs, list_differences
@@ -107,7 +107,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "changed": {**changed, "target": wording.short(target)},
         "differences": list_differences(runs, reference, target),
         "runs": describe_runs(runs),
-        "charts": _charts(split, list_points(table, references), changed["items"]),
+        "charts": _charts(split, *choose_points(table, references), changed["items"]),
     }
 
 
@@ -130,7 +130,7 @@ def _key_facts(table: Comparison, reference: str, target: str) -> Row:
     return {name: table.find(reference, target, name) for name in KEY_FACTS}
 
 
-def _charts(split: Row | None, points: list[Row], items: list[Row]) -> Row:
+def _charts(split: Row | None, points: list[Row], left_out: int, items: list[Row]) -> Row:
     """Specifications by the id of their place on the page, and the data that they share."""
     specs, datasets = {}, {}
     for name, title in (("score", "Score change"), ("churn_tokens", "Changed answers")):
@@ -148,7 +148,7 @@ def _charts(split: Row | None, points: list[Row], items: list[Row]) -> Row:
     if any(row["items"] for row in margins):
         specs["margins"] = charts.draw_margins()
         datasets["margins"] = margins
-    return {"specs": specs, "datasets": datasets}
+    return {"specs": specs, "datasets": datasets, "left_out": left_out}
 
 
 def _environment(assets: Path) -> Environment:

@@ -24,6 +24,9 @@ STATISTICS = (
 MAX_EQUALITY_CELLS = 14
 """Cells in the table of who equals whom; with more, the reference's row stands alone."""
 
+MAX_POINTS = 600
+"""Pairs in the plot of churn against score change."""
+
 
 def list_pairs(table: Comparison, references: list[str]) -> list[Row]:
     """One entry a cell compared with a reference, over all tasks, with its tasks below it."""
@@ -45,8 +48,20 @@ def _statistics(table: Comparison, cell_a: str, cell_b: str, scope: Scope) -> Ro
     return {name: table.find(cell_a, cell_b, name, scope) for name in STATISTICS}
 
 
-def list_points(table: Comparison, references: list[str]) -> list[Row]:
-    """One point a pair for the plot of churn against score change, both in points."""
+def choose_points(table: Comparison, references: list[str]) -> tuple[list[Row], int]:
+    """Points of the plot of churn against score change, and how many were left out.
+
+    Pairs grow with the square of the cells: beyond MAX_POINTS only those with a reference stay.
+    """
+    points = _list_points(table, references)
+    if len(points) <= MAX_POINTS:
+        return points, 0
+    kept = [point for point in points if point["against"] == AGAINST[0]]
+    return kept, len(points) - len(kept)
+
+
+def _list_points(table: Comparison, references: list[str]) -> list[Row]:
+    """One point a pair, both numbers in points."""
     points = []
     for a, b in table.pairs:
         delta, churn = table.find(a, b, "delta"), table.find(a, b, "churn_tokens")
