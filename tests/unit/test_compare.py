@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -120,4 +121,30 @@ def test_cells_that_ran_other_items_are_refused(tmp_path: Path) -> None:
     path = tmp_path / f"cells/{BW}/r0/items.parquet"
     pl.read_parquet(path).filter(pl.col("doc_id") != 2).write_parquet(path)
     with pytest.raises(ComparabilityError, match=r"w8a16/s0/r0 lacks 3 of .* doc_id 2"):
+        compare(tmp_path)
+
+
+def test_detail_says_why_items_were_left_out(table: pl.DataFrame) -> None:
+    assert json.loads(str(row(table, A, B, "delta")["detail"])) == {"left_out": {"timeout": 1}}
+    assert row(table, A, A, "delta")["detail"] is None
+
+
+def test_detail_has_the_mean_of_replicates_that_differ(folder: Path, table: pl.DataFrame) -> None:
+    values = [
+        item["value"]
+        for replicate in (0, 1)
+        for item in pl.read_parquet(folder / f"cells/{AW}/r{replicate}/items.parquet")
+        .filter(pl.col("metric") != "acc_norm")
+        .iter_rows(named=True)
+    ]
+    detail = json.loads(str(row(table, A, AW, "score_b")["detail"]))
+    assert detail["mean_over_replicates"] == pytest.approx(sum(values) / 80)
+    assert detail["mean_over_replicates"] != row(table, A, AW, "score_b")["estimate"]
+
+
+def test_third_replicate_passes_the_gate_too(tmp_path: Path) -> None:
+    write_results(tmp_path, Scenario(n=6, replicates=3))
+    path = tmp_path / f"cells/{BW}/r2/items.parquet"
+    pl.read_parquet(path).with_columns(prompt_hash=pl.lit("x")).write_parquet(path)
+    with pytest.raises(ComparabilityError, match=r"s0/r2 differ in prompt_hash on 18 of 18"):
         compare(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -93,3 +95,30 @@ def test_vocabulary_holds_the_candidates_too(folder: Path) -> None:
     db = build(folder)
     words = {row[0] for row in db.sql("SELECT text FROM vocabulary").fetchall()}
     assert {"The", " sum", " 1"} <= words
+
+
+def test_folder_of_an_excluded_cell_leaves_no_ghost(folder: Path) -> None:
+    path = folder / "matrix.json"
+    matrix = json.loads(path.read_bytes())
+    cell = next(c for c in matrix["cells"] if c["cell"] == "toy/dev-b/torch/bf16/s0")
+    cell |= {"state": "excluded", "reason": "too slow"}
+    path.write_text(json.dumps(matrix))
+    db = build(folder)
+    for table in ("runs", "items", "responses"):
+        assert count(db, f"{table} WHERE cell = '{cell['cell']}'") == 0
+    assert count(db, f"cells WHERE cell = '{cell['cell']}' AND reason = 'too slow'") == 1
+
+
+def test_copied_items_are_refused(folder: Path) -> None:
+    cell = folder / "cells/toy/dev-a/torch/bf16/s0"
+    shutil.copy(cell / "r0/items.parquet", cell / "r1/items.parquet")
+    with pytest.raises(UserError, match=r"18 rows of .*bf16/s0/r0; only .*/s0/r1 is allowed"):
+        build(folder)
+
+
+@pytest.mark.parametrize("key", ["cell", "identity"])
+def test_record_of_another_run_is_refused(folder: Path, key: str) -> None:
+    path = folder / "cells/toy/dev-a/torch/bf16/s0/r0/run.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), key: "other"}))
+    with pytest.raises(UserError, match=rf"run\.json: key '{key}' is 'other', expected"):
+        build(folder)

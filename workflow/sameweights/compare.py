@@ -38,6 +38,7 @@ COMPARISON_SCHEMA: dict[str, Any] = {
     "hi": pl.Float64,
     "noise_floor": pl.Float64,
     "noise_floor_hi": pl.Float64,
+    "detail": pl.String,
 }
 
 FLOORED = ("churn_tokens", "churn_text", "churn_extracted", "right_to_wrong", "wrong_to_right")
@@ -64,14 +65,14 @@ def compare_cells(warehouse: Path, out: Path) -> None:
     """Write one row per pair, task (or 'all'), filter, metric and statistic.
 
     Rows with cell_a = cell_b compare the first two measured replicates of that cell: its noise
-    floor. Cells are compared by their first measured replicate.
+    floor. Cells are compared by their first measured replicate. `detail` is JSON or null:
+    `left_out` counts the planned items not measured in both runs by status,
+    `mean_over_replicates` is a score or delta over all replicates where those differ.
     Raises ComparabilityError for cells of one model and seed that are not the same items.
     """
     with duckdb.connect(str(warehouse), read_only=True) as db:
         items = load_items(db)
-        reference = json.loads(
-            db.sql("SELECT value FROM meta WHERE key = 'reference'").fetchall()[0][0]
-        )
+        reference = read_role(db, "reference")
     runs: dict[Run, pl.DataFrame] = {
         (str(cell), int(replicate)): frame
         for (cell, replicate), frame in items.partition_by(
@@ -79,6 +80,7 @@ def compare_cells(warehouse: Path, out: Path) -> None:
         ).items()
         if (frame["status"] == "ok").any()
     }
+    _gate_replicates(runs)
     rows: list[dict[str, Any]] = []
     floors: Floors = {}
     for left, right in [*replicate_pairs(runs), *cell_pairs(runs, reference)]:
@@ -93,11 +95,26 @@ def compare_cells(warehouse: Path, out: Path) -> None:
 
 
 def load_items(db: duckdb.DuckDBPyConnection) -> pl.DataFrame:
-    """Return all items with the evidence of their requests: logits, token_ids, margins."""
+    """Return all items with their evidence (logits, token_ids, margins) and mean_value."""
     items: pl.DataFrame = db.sql("SELECT * FROM items").pl()
     evidence: pl.DataFrame = db.sql(EVIDENCE).pl()
     keys = ["cell", "replicate", "task", "doc_id"]
-    return items.join(evidence, on=keys, how="left", maintain_order="left")
+    return items.join(evidence, on=keys, how="left", maintain_order="left").with_columns(
+        mean_value=pl.col("value").mean().over("cell", *KEY)
+    )
+
+
+def read_role(db: duckdb.DuckDBPyConnection, role: str) -> str:
+    """Return the matrix's `reference` or `target` as device/backend/precision."""
+    (found,) = db.execute("SELECT value FROM meta WHERE key = $role", {"role": role}).fetchall()
+    return str(json.loads(found[0]))
+
+
+def _gate_replicates(runs: dict[Run, pl.DataFrame]) -> None:
+    """Refuse a cell whose replicates, which mean_value pools, are not the same items."""
+    for own in _runs_by_cell(runs).values():
+        for other in own[1:]:
+            align(runs[own[0]], runs[other], (_name(own[0]), _name(other)))
 
 
 def replicate_pairs(runs: dict[Run, Any]) -> Iterator[tuple[Run, Run]]:
@@ -134,8 +151,10 @@ def scopes(joined: pl.DataFrame) -> Iterator[tuple[tuple[str, str, str], Pair]]:
 
 
 def _pair(joined: pl.DataFrame) -> Pair:
-    measured = joined.filter((pl.col("status") == "ok") & (pl.col("status_b") == "ok"))
-    return Pair(measured.sort(KEY), joined.height)
+    failed = pl.when(pl.col("status") != "ok").then("status").otherwise("status_b")
+    statuses = joined.select(failed.alias("status"))["status"]
+    left_out = {s: int((statuses == s).sum()) for s in sorted(statuses.unique()) if s != "ok"}
+    return Pair(joined.filter(statuses == "ok").sort(KEY), joined.height, left_out)
 
 
 def _row(
@@ -164,7 +183,13 @@ def _row(
         "hi": statistic.hi,
         "noise_floor": floor[0],
         "noise_floor_hi": floor[1],
+        "detail": _detail(pair, statistic),
     }
+
+
+def _detail(pair: Pair, statistic: Statistic) -> str | None:
+    found = {**({"left_out": pair.left_out} if pair.left_out else {}), **statistic.detail}
+    return json.dumps(found) if found else None
 
 
 def _own_floor(statistic: Statistic) -> Floor:

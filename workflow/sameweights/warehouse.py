@@ -88,10 +88,11 @@ def _tables(results: Path, matrix: dict[str, Any]) -> Iterator[tuple[str, pl.Dat
     folders = [
         (cell["cell"], replicate, results / cell["path"] / f"r{replicate}")
         for cell in matrix["cells"]
+        if cell["state"] == "planned"
         for replicate in cell["replicates"]
     ]
     yield "runs", pl.DataFrame([_run(*folder) for folder in folders], schema=RUN_SCHEMA)
-    items = [_read_items(folder / "items.parquet") for _, _, folder in folders]
+    items = [_read_items(*folder) for folder in folders]
     order = ["task", "doc_id", "filter", "metric", "cell", "replicate"]
     yield "items", _stack(items, ITEM_SCHEMA).sort(order)
     responses = [_responses(*folder) for folder in folders]
@@ -117,6 +118,9 @@ def _run(cell: str, replicate: int, folder: Path) -> dict[str, Any]:
         return {**name, "outcome": "missing", "reason": f"no {path.name}"}
     record = RunRecord.from_json(json.loads(path.read_bytes()), str(path))
     spec = json.loads((folder / "cell.json").read_bytes())
+    for key, found in (("cell", cell), ("identity", spec["identity"])):
+        if getattr(record, key) != found:
+            raise UserError(f"{path}: key {key!r} is {getattr(record, key)!r}, expected {found!r}")
     row = {key: getattr(record, key) for key in ("outcome", "reason", "identity")}
     times = {key: getattr(record, key) for key in ("started_utc", "ended_utc")}
     nested = {
@@ -142,12 +146,19 @@ def _storable(text: str | None) -> str | None:
     return text and storable(text)
 
 
-def _read_items(path: Path) -> pl.DataFrame:
+def _read_items(cell: str, replicate: int, folder: Path) -> pl.DataFrame:
+    path = folder / "items.parquet"
     if not path.is_file():
         return pl.DataFrame(schema=ITEM_SCHEMA)
     frame = pl.read_parquet(path)
     if dict(frame.schema) != ITEM_SCHEMA:
         raise UserError(f"{path}: its columns are {frame.schema}, expected {ITEM_SCHEMA}")
+    foreign = frame.filter((pl.col("cell") != cell) | (pl.col("replicate") != replicate))
+    if foreign.height:
+        raise UserError(
+            f"{path}: {foreign.height} rows of {foreign['cell'][0]}/r{foreign['replicate'][0]}; "
+            f"only {cell}/r{replicate} is allowed here"
+        )
     return frame
 
 

@@ -18,6 +18,8 @@ def make_pair(a: list[float], b: list[float]) -> Pair:
             "task": ["t"] * n,
             "value": a,
             "value_b": b,
+            "mean_value": a,
+            "mean_value_b": b,
             "answer_tokens": [f"x{v}" for v in a],
             "answer_tokens_b": [f"x{v}" for v in b],
             "answer_text": ["same"] * n,
@@ -102,3 +104,20 @@ def test_score_of_a_graded_metric_is_a_mean_and_has_no_flips() -> None:
     found = {s.name: s for s in measure_all(make_pair([0.5, 1.0, 0.25], [0.5, 0.5, 0.5]))}
     assert found["score_a"].estimate == pytest.approx(1.75 / 3)
     assert "right_to_wrong" not in found
+
+
+def test_empty_answer_diverges_at_its_first_token() -> None:
+    pair = make_pair([1.0, 1.0], [1.0, 0.0])
+    ids = pl.Series([[1, 2, 3], []], dtype=pl.List(pl.Int64))
+    found = {s.name: s for s in measure_all(Pair(pair.items.with_columns(token_ids_b=ids), 2))}
+    assert (found["mean_divergence_index"].n, found["mean_divergence_index"].estimate) == (1, 0.0)
+    assert found["mean_margin_at_divergence"].estimate == 3.0
+
+
+def test_mean_over_replicates_is_noted_only_where_they_differ() -> None:
+    pair = make_pair([1.0, 1.0], [1.0, 0.0])
+    means = pair.items.with_columns(mean_value_b=pl.Series([0.5, 0.0]))
+    found = {s.name: s for s in measure_all(Pair(means, 2))}
+    assert (found["score_b"].estimate, dict(found["score_a"].detail)) == (0.5, {})
+    assert found["score_b"].detail == {"mean_over_replicates": 0.25}
+    assert found["delta"].detail == {"mean_over_replicates": -0.75}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -23,11 +24,13 @@ class Pair:
     """Aligned items of two runs under one metric a task, measured (`ok`) in both.
 
     Columns as in items.parquet, `_b` for the second run, and per item `logits`, `token_ids` and
-    `margins` of its requests. `n_planned` counts items that failed in either run, too.
+    `margins` of its requests, and `mean_value` over its cell's replicates. `n_planned` counts items
+    that failed in either run, too; `left_out` says how many had which status.
     """
 
     items: pl.DataFrame
     n_planned: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def strata(self) -> NDArray[np.int64]:
@@ -44,6 +47,7 @@ class Statistic:
     estimate: float | None
     lo: float | None
     hi: float | None
+    detail: Mapping[str, float] = field(default_factory=dict)
 
 
 def proportion(name: str, hits: NDArray[np.bool_]) -> Statistic:

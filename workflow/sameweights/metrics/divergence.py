@@ -23,7 +23,7 @@ def measure(pair: Pair) -> list[Statistic]:
     columns = ["token_ids", "token_ids_b", "margins", "margin", "answer_tokens", "answer_tokens_b"]
     indexes, margins = [], []
     for ids, ids_b, gaps, gap, answer, answer_b in pair.items.select(columns).iter_rows():
-        if ids and ids_b:
+        if ids is not None and ids_b is not None:  # an empty answer is an answer
             index = first_difference(ids, ids_b)
             if index is not None:
                 indexes.append(float(index))
