@@ -62,3 +62,30 @@ def test_facts_stand_alone() -> None:
         "bad": {"exit_code": 1, "output": ""},
         "none": {"exit_code": None, "output": "missing"},
     }
+
+
+def test_a_second_hub_may_make_the_work_folder_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other hub's marker appears just before this one looks into the folder."""
+    monkeypatch.chdir(tmp_path)
+    listdir = agent.os.listdir
+
+    def other_hub_first(path: str) -> list[str]:
+        (tmp_path / "work" / agent.MARKER).touch()
+        return listdir(path)
+
+    monkeypatch.setattr(agent.os, "listdir", other_hub_first)
+    agent.enter_workdir(str(tmp_path / "work"))
+    assert Path.cwd() == tmp_path / "work"
+
+
+def test_a_folder_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs").touch()
+    with pytest.raises(SystemExit) as ended:
+        agent.enter_workdir(str(tmp_path))
+    assert ended.value.code == agent.EXIT_REFUSED
+    assert "was not made by sameweights" in capsys.readouterr().err

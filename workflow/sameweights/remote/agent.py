@@ -63,8 +63,10 @@ def enter_workdir(workdir: str) -> None:
     """Change into the work folder; a folder that holds anything not ours is refused."""
     os.makedirs(workdir, mode=0o700, exist_ok=True)
     os.chdir(workdir)
-    if not os.path.exists(MARKER):
-        if os.listdir("."):
+    # One look: a second hub may write the marker between two.
+    names = os.listdir(".")
+    if MARKER not in names:
+        if names:
             refuse(f"{os.getcwd()} is not empty and was not made by sameweights; set 'workdir'")
         with open(MARKER, "w") as handle:
             handle.write("work folder of sameweights: everything in it can be made again\n")
@@ -151,8 +153,9 @@ def receive(sha: str, size: int) -> None:
             handle.truncate(0)
             refuse(f"{sha}: what arrived hashes to {digest.hexdigest()}; it was thrown away")
         os.fsync(handle.fileno())
-        os.chmod(part, 0o444)
         os.replace(part, blob)
+        # Only now: a second hub may still have to open the part for writing.
+        os.chmod(blob, 0o444)
 
 
 def link(blob: str, target: str) -> None:
