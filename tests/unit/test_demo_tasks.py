@@ -36,23 +36,24 @@ def test_word_problems_have_the_answer_that_their_numbers_give() -> None:
         assert item["answer"] == str(expected), item
 
 
-def test_right_choice_stands_in_the_passage_beside_what_is_asked() -> None:
+def test_right_choice_is_said_of_the_person_asked_about_and_one_other_of_the_other() -> None:
     for item in make_items("demo_choice"):
-        right = item["choices"][item["gold"]].rstrip(".")
-        trips = [trip for trip in item["passage"].split(".") if trip]
-        matching = [trip for trip in trips if right in trip]
-        asked = [trip for trip in matching if _mentions(trip, item["question"])]
-        assert len(asked) == 1, item
-        assert len(set(item["choices"])) == 4
+        options = [choice.rstrip(".") for choice in item["choices"]]
+        assert len(set(options)) == 4
+        asked, other = sorted(
+            re.findall(r"[A-Z][^.]*\.", item["passage"]),
+            key=lambda sentence: sentence.split()[0] not in item["question"],
+        )
+        said = [set(re.findall(r"\w+", sentence)) for sentence in (asked, other)]
+        assert [option in said[0] for option in options].index(True) == item["gold"], item
+        assert sum(option in said[0] for option in options) == 1, item
+        assert sum(option in said[1] for option in options) == 1, item
 
 
-def _mentions(trip: str, question: str) -> bool:
-    day, rest = trip.strip().removeprefix("On ").split(", ", 1)
-    vehicle, place = rest.split(" goes to ")
-    return any(part in question for part in (day, vehicle, place))
-
-
-def test_command_holds_every_identifier_it_needs() -> None:
+def test_command_holds_the_identifiers_asked_for_and_not_the_other_interface() -> None:
     for item in make_items("demo_tools"):
-        for identifier in re.findall(r"--(?:if|port|to|addr) (\S+)", item["command"]):
-            assert identifier in item["request"], item
+        identifiers = re.findall(r"--(?:if|port|address) (\S+)", item["command"])
+        assert len(identifiers) == 2, item
+        wanted, unwanted = item["request"].split(", not on ")
+        assert all(re.search(rf"(?<!\S){re.escape(i)}(?!\S)", wanted) for i in identifiers), item
+        assert unwanted not in identifiers, item

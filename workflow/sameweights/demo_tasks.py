@@ -17,9 +17,10 @@ N_ITEMS = 100
 
 NAMES = ("Amina", "Bruno", "Carla", "Deniz", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas")
 GOODS = ("pencils", "stamps", "marbles", "shells", "buttons", "postcards", "bolts", "candles")
-PLACES = ("the harbour", "the library", "the museum", "the old mill", "the town hall", "the park")
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-VEHICLES = ("the ferry", "the red bus", "the night train", "the tram", "the shuttle")
+JOBS = ("baker", "pilot", "farmer", "nurse", "judge", "painter", "plumber", "teacher")
+TOWNS = ("Rome", "Oslo", "Cairo", "Lima", "Paris", "Tokyo", "Boston", "Vienna")
+MUSIC = ("flute", "piano", "violin", "guitar", "drums", "trumpet", "harp", "cello")
+PETS = ("cat", "dog", "horse", "goat", "parrot", "rabbit", "snake", "mouse")
 INTERFACES = ("eth0", "eth1", "eth2", "wlan0", "enp3s0", "enp4s0", "bond0", "br0")
 PORTS = (22, 53, 80, 123, 443, 3306, 5432, 6443, 8080, 8443, 9090, 9200)
 
@@ -45,26 +46,34 @@ def make_arith(draw: random.Random) -> dict[str, Any]:
 
 
 def make_choice(draw: random.Random) -> dict[str, Any]:
-    """Return a question on a short timetable with four options; `gold` is the right one's index."""
-    vehicles = draw.sample(VEHICLES, 4)
-    places = draw.sample(PLACES, 4)
-    days = draw.sample(DAYS, 4)
-    trips = list(zip(vehicles, places, days, strict=True))
-    passage = " ".join(f"On {day}, {vehicle} goes to {place}." for vehicle, place, day in trips)
-    asked = draw.randrange(4)
-    vehicle, place, _ = trips[asked]
-    kind = draw.choice(("place", "day", "vehicle"))
-    question, options = {
-        "place": (f"In short, {vehicle} goes to", [f"{p}." for p in places]),
-        "day": (f"The day to take {vehicle} is", [f"{d}." for d in days]),
-        "vehicle": (f"To get to {place}, you take", [f"{v}." for v in vehicles]),
+    """Return a question on two people with four options; `gold` is the right one's index.
+
+    Two of the options stand in the passage: the right one, and the other person's.
+    """
+    people = draw.sample(NAMES, 2)
+    jobs, towns, music, pets = (draw.sample(words, 4) for words in (JOBS, TOWNS, MUSIC, PETS))
+    # Two people take two of each four words; the others are options that stand nowhere.
+    passage = " ".join(
+        f"{person} works as a {job} in {town}, plays the {instrument} and has a {pet}."
+        for person, job, town, instrument, pet in zip(
+            people, jobs, towns, music, pets, strict=False
+        )
+    )
+    asked = draw.randrange(2)
+    person = people[asked]
+    kind = draw.choice(("job", "town", "music"))
+    question, words = {
+        "job": (f"Every morning, {person} goes to work as a", jobs),
+        "town": (f"The home of {person} is in", towns),
+        "music": (f"In the evening, {person} plays the", music),
     }[kind]
+    options = draw.sample(words, 4)
     return {
         "kind": kind,
         "passage": passage,
         "question": question,
-        "choices": options,
-        "gold": asked,
+        "choices": [f"{option}." for option in options],
+        "gold": options.index(words[asked]),
     }
 
 
@@ -73,22 +82,16 @@ def make_tools(draw: random.Random) -> dict[str, Any]:
     interface, other = draw.sample(INTERFACES, 2)
     port = draw.choice(PORTS)
     host = f"10.{draw.randint(0, 9)}.{draw.randint(0, 99)}.{draw.randint(1, 254)}"
-    kind = draw.choice(("open", "open", "open", "send", "move"))
+    kind = draw.choice(("open", "allow"))
     request, command = {
-        "open": (
-            f"open port {port} on {interface}, not on {other}",
-            f"net open --if {interface} --port {port}",
-        ),
-        "send": (
-            f"send port {port} of {interface} to {host}",
-            f"net send --if {interface} --port {port} --to {host}",
-        ),
-        "move": (
-            f"move {host} from {interface} to {other}",
-            f"net move --if {interface} --to {other} --addr {host}",
-        ),
+        "open": (f"open port {port}", f"net open --if {interface} --port {port}"),
+        "allow": (f"allow address {host}", f"net allow --if {interface} --address {host}"),
     }[kind]
-    return {"kind": kind, "request": request, "command": command}
+    return {
+        "kind": kind,
+        "request": f"{request} on {interface}, not on {other}",
+        "command": command,
+    }
 
 
 SETS: dict[str, tuple[Callable[[random.Random], dict[str, Any]], int]] = {
