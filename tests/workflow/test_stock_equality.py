@@ -131,3 +131,17 @@ def test_rolling_log_likelihoods_equal_stock(
     task = load_tasks(["eq_rolling"], 0, None, folder / "tasks")["tasks"]["eq_rolling"]
     task.build_all_requests(limit=ITEMS, rank=0, world_size=1)
     assert ours == pytest.approx(model.loglikelihood_rolling(task.instances), abs=1e-4)
+
+
+def test_chat_template_and_its_few_shot_turns_equal_stock(demo_model: Path, tmp_path: Path) -> None:
+    names, items = ("eq_choice", "eq_few_shot"), 3
+    (tmp_path / "tasks").mkdir()
+    write_tasks(tmp_path / "tasks")
+    pyz = build_pyz(tmp_path / "runner.pyz")
+    ours = run_ours(demo_model, tmp_path / "tasks", names, items, pyz, tmp_path, True)
+    prompts = pl.read_parquet(tmp_path / "requests.docs.parquet")
+    assert all("<|im_start|>user" in prompt for prompt in prompts["prompt"])
+    stock = run_stock(demo_model, tmp_path / "tasks", names, items, True)
+    compared, differences = find_differences(ours, stock)
+    assert differences == []
+    assert compared == items * 4

@@ -36,7 +36,12 @@ def check_files(folder: Path, expected: Mapping[str, str], log: Log) -> None:
         found = file_sha256(path)
         if found != sha256:
             raise CheckFailure(f"{path}: changed: SHA-256 {found}, the cell expects {sha256}")
-    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    # Hidden files are tools' marks (a workflow's time stamp); no runtime reads them.
+    present = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
     if extra := sorted(present - expected.keys()):
         log(f"{folder}: files that the cell does not name: {', '.join(extra)}")
 

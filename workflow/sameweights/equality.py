@@ -37,11 +37,17 @@ class Difference:
 
 
 def run_ours(
-    model_dir: Path, tasks: Path, names: Sequence[str], limit: int | None, pyz: Path, folder: Path
+    model_dir: Path,
+    tasks: Path,
+    names: Sequence[str],
+    limit: int | None,
+    pyz: Path,
+    folder: Path,
+    chat_template: bool = False,
 ) -> pl.DataFrame:
     """Return items.parquet of one run; leaves requests and responses in `folder`."""
     requests = folder / "requests.parquet"
-    render_requests(model_dir, names, SEED, limit, None, False, tasks, requests)
+    render_requests(model_dir, names, SEED, limit, None, chat_template, tasks, requests)
     jsonl = requests.with_suffix(".jsonl")
     spec = CellSpec(
         cell="m/here/torch/fp32/s0",
@@ -71,7 +77,13 @@ def run_ours(
     return pl.read_parquet(out / "items.parquet")
 
 
-def run_stock(model_dir: Path, tasks: Path, names: Sequence[str], limit: int | None) -> Any:
+def run_stock(
+    model_dir: Path,
+    tasks: Path,
+    names: Sequence[str],
+    limit: int | None,
+    chat_template: bool = False,
+) -> Any:
     """Return lm-eval's own results with samples, one thread as in `run_ours`."""
     import torch
     from lm_eval import simple_evaluate
@@ -90,6 +102,7 @@ def run_stock(model_dir: Path, tasks: Path, names: Sequence[str], limit: int | N
         model=model,
         tasks=list(names),
         limit=limit,
+        apply_chat_template=chat_template,
         bootstrap_iters=0,
         log_samples=True,
         random_seed=SEED,

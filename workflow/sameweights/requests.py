@@ -124,6 +124,7 @@ def build_instances(
         rank=0,
         world_size=1,
         apply_chat_template=chat_template,
+        fewshot_as_multiturn=chat_template,  # the default of lm-eval's own entry points
         chat_template=tokenizer.apply_chat_template if chat_template else None,
         tokenizer_name=tokenizer.tokenizer_name if chat_template else "",
     )

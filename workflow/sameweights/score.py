@@ -100,6 +100,7 @@ def score_run(
         bootstrap_iters=0,
         log_samples=True,
         apply_chat_template=meta["chat_template"],
+        fewshot_as_multiturn=meta["chat_template"],
     )
     rows = []
     for task, samples in results["samples"].items():
