@@ -167,7 +167,8 @@ def test_draws_follow_the_distribution() -> None:
     import torch
     from scipy.stats import chisquare
 
-    from runner.backends._torch_generate import choose, draw_seed
+    from runner.backends._torch_generate import choose
+    from runner.backends._writing import draw_seed
 
     scores = torch.tensor([2.0, 1.0, 0.0, -1.0])
     request = Request("generate", [1], max_new_tokens=1, temperature=2.0, top_k=3)

@@ -12,21 +12,10 @@ from typing import Any
 import torch
 import transformers
 
+from runner.backends._folder import refuse_unsupported
 from runner.checks import CheckFailure
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-UNSUPPORTED_GENERATION = (
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "min_length",
-    "min_new_tokens",
-    "no_repeat_ngram_size",
-    "suppress_tokens",
-)
-"""Keys of generation_config.json that would change greedy text and that are not implemented."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +74,7 @@ def load_model(folder: Path, recipe: dict[str, Any], attention: str, device: str
         folder, local_files_only=True, trust_remote_code=False
     )
     generation = model.generation_config
-    _refuse_unsupported(folder, generation)
+    refuse_unsupported(folder, generation.to_dict())
     eos = generation.eos_token_id
     eos_ids = {*(eos if isinstance(eos, list) else [eos]), tokenizer.eos_token_id} - {None}
     parameters = inspect.signature(model.forward).parameters
@@ -158,12 +147,3 @@ def refuse_sliding_windows(loaded: Loaded) -> None:
             f"cell.json: options: 'scoring' is 'shared', but the model has layers of the kinds "
             f"{sorted(kinds)}; allowed: full_attention. Use 'independent'"
         )
-
-
-def _refuse_unsupported(folder: Path, generation: Any) -> None:
-    for key in UNSUPPORTED_GENERATION:
-        value = getattr(generation, key, None)
-        if value:
-            raise CheckFailure(
-                f"{folder / 'generation_config.json'}: key {key!r} is {value!r}; not implemented"
-            )
