@@ -1,9 +1,10 @@
 """What SSH costs, against a loopback server: per command, per megabyte, per cell.
 
 Usage: python benchmarks/ssh_overhead.py [--megabytes 500] [--requests 1000] [--request-ms 20]
-Exits 1 when a budget is missed: 30 ms a command on a warm connection, 80% of the better of rsync
-and scp for a push, 5% on a cell. The cell is the tests' stand-in runner, sleeping `request-ms`
-for each request, so that only the transport differs between local and SSH.
+Exits 1 when a budget is missed: 30 ms a command of the agent on a warm connection, 80% of the
+better of rsync and scp for a push, 5% on a cell. The push is one of known hash, as a model's
+files are. The cell is the tests' stand-in runner, sleeping `request-ms` for each request, so that
+only the transport differs between local and SSH.
 """
 
 from __future__ import annotations
@@ -46,13 +47,26 @@ def run_quietly(command: list[str]) -> None:
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
-def measure_command(client: SshClient) -> tuple[float, float]:
-    """Return median milliseconds of a bare command and of an agent call, connection warm."""
-    client.call("warm up", "facts", line=b"{}\n")
+def measure_command(endpoint: Endpoint) -> dict[str, float]:
+    """Return median milliseconds on a warm connection: of a bare ssh, a first and a later call."""
+    client = SshClient(endpoint)
+
+    def ask(client: SshClient) -> None:
+        client.call("call", "facts", line=b"{}\n")
+
+    ask(client)
     ssh = [*client._base(), "true"]
-    bare = [seconds(lambda: subprocess.run(ssh, check=True)) for _ in range(30)]
-    agent = [seconds(lambda: client.call("call", "facts", line=b"{}\n")) for _ in range(30)]
-    return statistics.median(bare) * 1e3, statistics.median(agent) * 1e3
+    actions: dict[str, Callable[[], object]] = {
+        "ssh HOST true": lambda: subprocess.run(ssh, check=True),
+        "agent, first call": lambda: ask(SshClient(endpoint)),
+        "agent, later calls": lambda: ask(client),
+    }
+    found = {
+        name: 1e3 * statistics.median(seconds(action) for _ in range(30))
+        for name, action in actions.items()
+    }
+    client.close()
+    return found
 
 
 def measure_push(
@@ -67,7 +81,8 @@ def measure_push(
     }
     times: dict[str, list[float]] = {"push": [], "push again": []}
     for n in range(3):
-        source = folder / f"random-{n}"
+        source = folder / f"random-{n}" / "weights"
+        source.parent.mkdir()
         with source.open("wb") as handle:
             for _ in range(megabytes):
                 handle.write(os.urandom(1_000_000))
@@ -76,8 +91,9 @@ def measure_push(
                 command = [str(source) if w == "SOURCE" else w for w in words]
                 times.setdefault(name, []).append(seconds(partial(run_quietly, command)))
                 copy.unlink()
-        times["push"].append(seconds(partial(transport.push, Parcel(source, source.name))))
-        times["push again"].append(seconds(partial(transport.push, Parcel(source, source.name))))
+        parcel = Parcel(source.parent, "random", {source.name: file_sha256(source)})
+        for name in ("push", "push again"):
+            times[name].append(seconds(partial(transport.push, parcel)))
         source.unlink()
         transport.clean(everything=True)
     return {name: statistics.median(found) for name, found in times.items()}
@@ -124,7 +140,7 @@ def main() -> int:
         )  # fmt: skip
         pin_host_key(endpoint)
         transport = SshTransport(endpoint, sys.executable)
-        bare_ms, agent_ms = measure_command(transport.client)
+        commands = measure_command(endpoint)
         push = measure_push(folder, sshd, transport, options.megabytes)
         local_s, remote_s = measure_cell(
             folder, LocalTransport(folder / "local-work"), transport,
@@ -133,13 +149,15 @@ def main() -> int:
         transport.client.close()
     share = min(push[tool] for tool in ("rsync", "scp") if tool in push) / push["push"]
     overhead = remote_s / local_s - 1
-    print(f"command on a warm connection   {bare_ms:6.1f} ms; with the agent {agent_ms:.1f} ms")
+    for name, taken_ms in commands.items():
+        print(f"{name:30} {taken_ms:6.1f} ms")
     for tool, taken_s in push.items():
         print(f"{options.megabytes} MB by {tool:22} {taken_s:6.2f} s")
     print(f"push, share of the best tool   {share:6.0%}")
     print(f"cell of {options.requests} requests  local {local_s:.2f} s, ssh {remote_s:.2f} s")
     print(f"overhead of the cell           {overhead:6.1%}")
-    good = (bare_ms <= MAX_COMMAND_MS, share >= MIN_PUSH_SHARE, overhead <= MAX_CELL_OVERHEAD)
+    command_ms = commands["agent, later calls"]
+    good = (command_ms <= MAX_COMMAND_MS, share >= MIN_PUSH_SHARE, overhead <= MAX_CELL_OVERHEAD)
     return 0 if all(good) else 1
 
 

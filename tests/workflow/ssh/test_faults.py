@@ -161,10 +161,11 @@ def test_a_result_changed_on_the_device_is_refused(device: Any) -> None:
 def test_a_result_changed_in_flight_is_refused(device: Any, tmp_path: Path) -> None:
     (tmp_path / "flip").write_text(
         f"#!{sys.executable}\n"
-        "import subprocess, sys\n"
-        "done = subprocess.run(['ssh', *sys.argv[1:]], stdin=0, stdout=-1)\n"
-        "sys.stdout.buffer.write(done.stdout.replace(b'weights', b'WEIGHTS'))\n"
-        "sys.exit(done.returncode)\n"
+        "import os, subprocess, sys\n"
+        "ssh = subprocess.Popen(['ssh', *sys.argv[1:]], stdin=0, stdout=-1)\n"
+        "while block := os.read(ssh.stdout.fileno(), 1 << 16):\n"
+        "    os.write(1, block.replace(b'weights', b'WEIGHTS'))\n"
+        "sys.exit(ssh.wait())\n"
     )
     (tmp_path / "flip").chmod(0o755)
     source = tmp_path / "x"

@@ -1,15 +1,16 @@
-"""The device's side of the SSH transport: one command per call, sent over stdin each time.
+"""The device's side of the SSH transport, sent over stdin whenever a session starts.
 
 Standard library only, Python 3.8 or newer, Linux and macOS; nothing is installed on the device.
-The hub runs `python3 -c LOADER WORKDIR COMMAND ...`; the loader executes this file from stdin,
-and what follows on stdin belongs to the command.
+The hub runs `python3 -c LOADER WORKDIR`; the loader executes this file from stdin. Then come
+commands, each a line ["NAME", ...] in JSON and what belongs to it; a command that went well ends
+with the line `ok`, any other ends the session with an exit code and a reason on stderr.
 
 A job lives in `jobs/<name>`: `lock` (held by the supervisor and its payload, so a free lock means
 that both are gone, whatever pid numbers say), `pgid`, `log`, and `rc`, written last. The job is
 absent, running, done, or lost (no lock, no rc: killed or rebooted).
 """
 # ruff: noqa: PTH101,PTH103,PTH105,PTH108,PTH109,PTH110,PTH112,PTH114,PTH120,PTH121,PTH123
-# ruff: noqa: PTH208, SIM115 - it starts for every call, on small boards: the fewest imports
+# ruff: noqa: PTH208, SIM115 - the fewest imports: it starts on small boards, too
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ STORE = "store"
 JOBS = "jobs"
 BLOCK_BYTES = 1 << 20
 SILENCE_S = 60
-"""A call whose hub says nothing for so long ends itself (SIGALRM)."""
+"""A command whose hub says nothing for so long ends the session (SIGALRM)."""
+IDLE_S = 600
+"""So does a hub without a command; its next one starts a new session."""
 BEAT_S = 5.0
 GRACE_S = 5.0
 EXIT_TIMEOUT = 124
@@ -39,7 +42,7 @@ KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRAR
 
 
 def refuse(message: str) -> None:
-    """End this call with a message for the hub; not worth another try."""
+    """End this session with a message for the hub; not worth another try."""
     sys.stderr.write("agent: " + message + "\n")
     sys.exit(EXIT_REFUSED)
 
@@ -49,9 +52,9 @@ def say(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def listen() -> bytes:
-    """Read one line from the hub; a hub that has gone ends the call."""
-    signal.alarm(SILENCE_S)
+def listen(patience_s: int = SILENCE_S) -> bytes:
+    """Read one line from the hub; a hub that has gone ends the session."""
+    signal.alarm(patience_s)
     line = sys.stdin.buffer.readline()
     signal.alarm(0)
     if not line.endswith(b"\n"):
@@ -406,7 +409,10 @@ COMMANDS = {
 def main() -> None:
     try:
         enter_workdir(sys.argv[1])
-        COMMANDS[sys.argv[2]](*sys.argv[3:])  # type: ignore[operator]
+        while True:
+            name, *words = json.loads(listen(IDLE_S))
+            COMMANDS[name](*words)  # type: ignore[operator]
+            say("ok")
     except BrokenPipeError:
         os._exit(1)
     except OSError as error:

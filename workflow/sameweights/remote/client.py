@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, NoReturn
 
 from sameweights.errors import UserError
@@ -52,24 +52,39 @@ class Endpoint:
 
 
 class SshClient:
-    """Calls the agent on one device over one shared connection."""
+    """Calls the agent on one device over one shared connection.
+
+    A session whose command went well serves the next one: a Python starts only once.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
+        self._idle: list[Session] = []
 
-    def open(self, step: str, *words: str) -> Session:
-        """Start one agent command; the caller talks to it and then closes it."""
-        python = [self.endpoint.python, "-I", "-S", "-c", LOADER, self.endpoint.workdir]
-        return Session(self.endpoint, [*self._base(), quote([*python, *words])], step)
+    @contextmanager
+    def open(self, step: str, *words: str) -> Iterator[Session]:
+        """Give one agent command to a session; the block talks to it to its end."""
+        session = self._idle.pop() if self._idle else self._start()
+        session.step = step
+        try:
+            session.send(json.dumps(words).encode() + b"\n")
+            yield session
+            session.finish()
+        except BaseException:
+            session.kill()
+            raise
+        self._idle.append(session)
 
     def call(self, step: str, *words: str, line: bytes = b"") -> bytes:
-        """Run one agent command to its end and return what it said."""
+        """Run one agent command that answers with one line; return the line."""
         with self.open(step, *words) as session:
             session.send(line)
-            return session.output.read(MAX_ANSWER_BYTES)
+            return session.read_answer()
 
     def close(self) -> None:
-        """End the shared connection."""
+        """End the idle sessions and the shared connection."""
+        while self._idle:
+            self._idle.pop().kill()
         subprocess.run(
             [*self._base()[:-2], "-O", "exit", "--", self.endpoint.host],
             stdin=subprocess.DEVNULL,
@@ -77,6 +92,10 @@ class SshClient:
             start_new_session=True,
             check=False,
         )
+
+    def _start(self) -> Session:
+        python = [self.endpoint.python, "-I", "-S", "-c", LOADER, self.endpoint.workdir]
+        return Session(self.endpoint, [*self._base(), quote(python)])
 
     def _base(self) -> list[str]:
         endpoint = self.endpoint
@@ -124,11 +143,13 @@ def quote(words: Sequence[str]) -> str:
 
 
 class Session:
-    """One running agent command: `send` to it, read `output`, leave the block to check its end."""
+    """A running agent: `send` to it, read from it; any error ends it."""
 
-    def __init__(self, endpoint: Endpoint, command: list[str], step: str) -> None:
+    step = "connect"
+    """What it does at the moment, for messages."""
+
+    def __init__(self, endpoint: Endpoint, command: list[str]) -> None:
         self.endpoint = endpoint
-        self.step = step
         # A file and no pipe: a connection master that lives on must not hold us up.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         try:
@@ -137,6 +158,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                pipesize=1 << 20,  # the usual 64 KiB cost a push a fifth of its speed
                 # Ctrl-C must not end the client that carries the cancel.
                 start_new_session=True,
             )
@@ -144,11 +166,11 @@ class Session:
             raise UserError(f"{endpoint.program}: {error}; OpenSSH is needed") from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._input: IO[bytes] = self._process.stdin
-        self.output: IO[bytes] = self._process.stdout
+        self._output: IO[bytes] = self._process.stdout
         self.send(AGENT)
 
     def send(self, data: bytes | memoryview) -> None:
-        """Write to the agent; a broken pipe is left for the end of the block to explain."""
+        """Write to the agent; raises what its end means when it has gone."""
         try:
             self._input.write(data)
             self._input.flush()
@@ -157,41 +179,45 @@ class Session:
 
     def read_line(self) -> list[str]:
         """Read one line of the agent's as words; its end without one raises ConnectionLost."""
-        line = self.output.readline(4096)
+        return self.read_answer(4096).decode("utf-8", "replace").split()
+
+    def read_answer(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
+        """Read one line of at most so many bytes; its end without one raises ConnectionLost."""
+        line = self._output.readline(limit)
+        if len(line) == limit and not line.endswith(b"\n"):
+            raise TransportError(
+                f"device {self.endpoint.device!r}: {self.step}: a line of over {limit} bytes"
+            )
         if not line.endswith(b"\n"):
             self._explain()
-        return line.decode("utf-8", "replace").split()
+        return line
 
     def read_exactly(self, size: int) -> bytes:
         """Read so many bytes of the agent's; fewer raise ConnectionLost."""
-        data = self.output.read(size)
+        data = self._output.read(size)
         if len(data) != size:
             self._explain()
         return data
 
-    def __enter__(self) -> Session:
-        return self
+    def finish(self) -> None:
+        """Read the agent's word that the command went well."""
+        if (words := self.read_line()) != ["ok"]:
+            raise TransportError(
+                f"device {self.endpoint.device!r}: {self.step}: it answered {words}, not ok"
+            )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._finish()
+    def kill(self) -> None:
+        """End the session, whatever it is doing; the agent sees its input close."""
+        if not hasattr(self, "_process"):
+            return  # there is no ssh on this machine
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        for stream in (self._input, self.output, self._errors):
+        for stream in (self._input, self._output, self._errors):
             with suppress(BrokenPipeError):
                 stream.close()
 
-    def _finish(self) -> None:
-        with suppress(BrokenPipeError):
-            self._input.close()
-        if self._process.wait() != 0:
-            self._explain()
+    __del__ = kill
 
     def _explain(self) -> NoReturn:
         """Raise what the command's end means; always raises."""
