@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec
+from sameweights.artifacts import onnx, openvino
 
 WINDOW = 64
 EOS_PROMPT = "the end"
@@ -87,6 +90,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=16,
         max_position_embeddings=WINDOW,
         initializer_range=0.3,
         bos_token_id=None,
@@ -105,10 +109,27 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def converted(adapter: str, folder: Path) -> Path:
+    """Return the folder that the adapter reads, made from the model by its converter if it has one.
+
+    Skips the test where the adapter's runtime is not installed.
+    """
+    if adapter not in CONVERTED:
+        return folder
+    runtime, convert = CONVERTED[adapter]
+    pytest.importorskip(runtime)
+    out = folder.with_name(f"{folder.name}-{adapter}")
+    if not out.exists():
+        convert(folder, FP32, out, sys.executable)
+        for path in folder.glob("*.json"):
+            shutil.copyfile(path, out / path.name)
+    return out
+
+
 def open_case(name: str, folder: Path) -> Case:
     adapter, options = BACKENDS[name]
     spec = make_spec(adapter, options)
-    backend = load_adapter(adapter)(folder, spec)
+    backend = load_adapter(adapter)(converted(adapter, folder), spec)
     if adapter == "fake":
         return _fake_case(name, spec, backend)
     import torch
@@ -156,11 +177,19 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "torch-eager": ("torch", {"batch_size": 3, "attention": "eager"}),
     "torch-left": ("torch", {"batch_size": 3, "padding_side": "left"}),
     "torch-shared": ("torch", {"batch_size": 3, "scoring": "shared"}),
+    "onnxruntime": ("onnxruntime", {"batch_size": 3}),
+    "openvino": ("openvino", {"batch_size": 3}),
     "lmeval": (
         "lmeval",
         {"batch_size": 1, "model_args": {"device": "cpu", "add_bos_token": False}},
     ),
 }
+
+CONVERTED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "onnxruntime": ("onnxruntime", onnx.convert),
+    "openvino": ("openvino", openvino.convert),
+}
+"""Adapters that read a converted model: the module of their runtime, and the converter."""
 
 
 @pytest.fixture(scope="session")

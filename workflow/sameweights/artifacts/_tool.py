@@ -1,0 +1,24 @@
+"""Run a converter's tool in the environment of its backend."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from sameweights.errors import UserError
+
+LAST_LINES = 3
+
+
+def run_tool(command: Sequence[str], where: str) -> None:
+    """Run a command offline; raises UserError with `where` and the last words of a failure."""
+    done = subprocess.run(
+        list(command),
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip().splitlines()[-LAST_LINES:]
+        raise UserError(f"{where}: ended with exit code {done.returncode}: {' / '.join(words)}")
