@@ -2,6 +2,8 @@
 
 Usage: install_env.py ENV LOCK SHA256 [--wheels DIR] [--system-site-packages]
 The marker holds the lock's hash and is written last: an interrupted installation is made again.
+A line "# no-deps: NAME==VERSION" in the lock installs that package alone, after the others: for
+one whose declared dependencies contradict what it really runs with.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import subprocess
 import sys
 
 OLDEST = (3, 10)
+NO_DEPS = "# no-deps:"
 
 
 def main() -> int:
@@ -41,14 +44,22 @@ def main() -> int:
         subprocess.run([sys.executable, "-m", "venv", "--clear", *system, options.env], check=True)
         offline = ["--no-index", "--find-links", options.wheels] if options.wheels else []
         pip = [options.env + "/bin/python", "-m", "pip", "install", "--disable-pip-version-check"]
-        code = subprocess.run([*pip, *offline, "-r", options.lock], check=False).returncode
-        if code != 0:
-            return code
+        bare = read_bare(options.lock)
+        for what in (["-r", options.lock], *([["--no-deps", *bare]] if bare else [])):
+            code = subprocess.run([*pip, *offline, *what], check=False).returncode
+            if code != 0:
+                return code
         with open(marker + ".part", "w") as handle:  # noqa: PTH123
             handle.write(options.key)
         os.replace(marker + ".part", marker)  # noqa: PTH105
     print(f"{options.env} installed")
     return 0
+
+
+def read_bare(lock: str) -> list[str]:
+    """Return the packages of the lock that are installed without their dependencies."""
+    with open(lock, encoding="utf-8") as handle:  # noqa: PTH123
+        return [line[len(NO_DEPS) :].strip() for line in handle if line.startswith(NO_DEPS)]
 
 
 if __name__ == "__main__":
