@@ -30,6 +30,8 @@ def slot_of(device):
 wildcard_constraints:
     model=r"[^/]+",
     seed=r"\d+",
+    converter=r"[a-z][a-z0-9_]*",
+    precision=r"[^/]+",
     run=r"[^/]+/[^/]+/[^/]+/[^/]+/s\d+/r\d+",
 
 
@@ -64,6 +66,49 @@ SLOTS = {slot_of(name): takes_slot(name) for name in DEVICES}
 def of_cell(path_of):
     """Turn a path by model and seed into an input function of a run."""
     return lambda wildcards: path_of(cell_of(wildcards).model, cell_of(wildcards).seed)
+
+
+def backend_of(wildcards):
+    return REGISTRIES.backends.get(cell_of(wildcards).backend, "backends")
+
+
+def weights_of(wildcards):
+    """Return the folder that a run loads: its backend's artefact, or the model's."""
+    cell = cell_of(wildcards)
+    return LAYOUT.weights(cell.model, backend_of(wildcards).artifact, cell.precision)
+
+
+def weights_manifests(model, seed):
+    """Return the manifests of all that the runs of one model and seed load."""
+    return sorted(
+        {
+            LAYOUT.weights_manifest(
+                model, REGISTRIES.backends.get(cell.backend, cell.id).artifact, cell.precision
+            )
+            for cell in MATRIX.planned
+            if cell.model == model and str(cell.seed) == seed
+        }
+    )
+
+
+def environment_folder(name):
+    return str(LAYOUT.environment(name)) if name else ""
+
+
+def environment_markers(name):
+    return [ancient(LAYOUT.environment_marker(name))] if name else []
+
+
+def converter_environment(converter):
+    """Return the environment of the backends that load this converter's output."""
+    names = {b.environment for b in REGISTRIES.backends.entries.values() if b.artifact == converter}
+    return min(filter(None, names), default=None)
+
+
+def environment_of(wildcards):
+    """Return the environment that a run needs on this machine; a remote device has its own."""
+    device = REGISTRIES.devices.get(cell_of(wildcards).device, "devices")
+    return environment_markers(backend_of(wildcards).environment) if device.transport == "local" else []
 
 
 def files_of_runs(name, model=None, seed=None):

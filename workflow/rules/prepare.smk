@@ -18,6 +18,43 @@ rule fetch_model:
         "../scripts/fetch_model.py"
 
 
+rule make_environment:
+    input:
+        "config/requirements/{environment}.txt",
+    output:
+        LAYOUT.environment_marker("{environment}"),
+    log:
+        LAYOUT.results / "logs/make_environment/{environment}.log",
+    conda:
+        "../../envs/hub.yaml"
+    message:
+        "Install the environment {wildcards.environment}"
+    script:
+        "../scripts/make_environment.py"
+
+
+rule make_artifact:
+    input:
+        model=LAYOUT.model("{model}"),
+        manifest=LAYOUT.manifest("{model}"),
+        environment=lambda w: environment_markers(converter_environment(w.converter)),
+    output:
+        folder=directory(LAYOUT.artifact("{model}", "{converter}", "{precision}")),
+        manifest=LAYOUT.artifact_manifest("{model}", "{converter}", "{precision}"),
+    log:
+        LAYOUT.results / "logs/make_artifact/{model}.{converter}.{precision}.log",
+    conda:
+        "../../envs/hub.yaml"
+    params:
+        recipe=lambda w: REGISTRIES.precisions.get(w.precision, "precisions").recipe,
+        environment=lambda w: environment_folder(converter_environment(w.converter)),
+        source=lambda w: source_digest(f"sameweights/artifacts/{w.converter}.py"),
+    message:
+        "Convert {wildcards.model} to {wildcards.converter}, {wildcards.precision}"
+    script:
+        "../scripts/make_artifact.py"
+
+
 rule pack_runner:
     output:
         LAYOUT.runner,

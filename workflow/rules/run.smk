@@ -4,7 +4,7 @@
 
 rule specify_cells:
     input:
-        manifest=LAYOUT.manifest("{model}"),
+        manifests=lambda w: weights_manifests(w.model, w.seed),
         requests=LAYOUT.requests_jsonl("{model}", "{seed}"),
         canary=LAYOUT.canary("{model}"),
     output:
@@ -29,7 +29,8 @@ rule run_cell:
     input:
         specs=of_cell(lambda m, s: LAYOUT.results / f"specs/{m}/s{s}.json"),
         requests=of_cell(LAYOUT.requests_jsonl),
-        model=of_cell(lambda m, s: LAYOUT.model(m)),
+        model=weights_of,
+        environment=environment_of,
         runner=ancient(LAYOUT.runner),
     output:
         cell=LAYOUT.run("{run}") / "cell.json",
@@ -44,9 +45,11 @@ rule run_cell:
     params:
         workdir=LAYOUT.results / "devices",
         out=subpath(output.record, parent=True),
+        environment=lambda w: backend_of(w).environment or "",
     message:
         "Run {wildcards.run}"
     shell:
         "sameweights run-cell --run {wildcards.run:q} --specs {input.specs:q}"
         " --requests {input.requests:q} --model {input.model:q} --runner {input.runner:q}"
-        " --devices config/devices --workdir {params.workdir:q} --out {params.out:q} 2>&1 | tee {log:q}"
+        " --devices config/devices --workdir {params.workdir:q} --out {params.out:q}"
+        " --environment {params.environment:q} 2>&1 | tee {log:q}"

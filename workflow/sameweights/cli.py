@@ -28,6 +28,7 @@ def run_cell(
     devices: Annotated[Path, typer.Option(help="registry folder of devices")],
     workdir: Annotated[Path, typer.Option(help="where local devices keep their work")],
     out: Annotated[Path, typer.Option(help="folder of the run's results")],
+    environment: Annotated[str, typer.Option(help="the backend's own environment, if any")] = "",
 ) -> None:
     """Execute one run on its device and fetch its results."""
     from sameweights.registry import DeviceEntry, Registry
@@ -37,7 +38,7 @@ def run_cell(
 
     spec = extract_spec(specs, run, out / "cell.json")
     device = Registry(devices, DeviceEntry).get(spec.device, run)
-    transport = connect(spec.device, device, workdir)
+    transport = connect(spec.device, device, workdir, environment=environment or None)
     record = run_on_device(transport, runner, out / "cell.json", requests, model, out)
     reason = f": {record.reason}" if record.reason else ""
     typer.echo(f"{run}: {record.outcome} {record.counts or ''}{reason}")

@@ -18,6 +18,29 @@ class Layout:
     def manifest(self, model: str) -> Path:
         return self.results / "models" / f"{model}.manifest.json"
 
+    def artifact(self, model: str, converter: str, precision: str) -> Path:
+        return self.results / "artifacts" / model / converter / precision
+
+    def artifact_manifest(self, model: str, converter: str, precision: str) -> Path:
+        folder = self.artifact(model, converter, precision)
+        return folder.with_name(f"{folder.name}.manifest.json")
+
+    def weights(self, model: str, converter: str | None, precision: str) -> Path:
+        """Folder that a cell loads: an artefact, or the model itself."""
+        return self.artifact(model, converter, precision) if converter else self.model(model)
+
+    def weights_manifest(self, model: str, converter: str | None, precision: str) -> Path:
+        if converter:
+            return self.artifact_manifest(model, converter, precision)
+        return self.manifest(model)
+
+    def environment(self, name: str) -> Path:
+        """Folder of a backend's own Python environment on the hub."""
+        return self.results / "envs" / name
+
+    def environment_marker(self, name: str) -> Path:
+        return self.results / "envs" / f"{name}.installed"
+
     def requests(self, model: str, seed: int | str) -> Path:
         return self.results / "requests" / model / f"s{seed}.parquet"
 

@@ -98,11 +98,25 @@ class DeviceEntry(Closed):
 
 
 class BackendEntry(Closed):
-    """Software that executes the model: the adapter's name and the options that it gets."""
+    """Software that executes the model: the adapter's name and the options that it gets.
+
+    `requirements` is the lock file of an environment of its own, `envs/<its name>` on a device;
+    without it the device's own Python runs. `artifact` names the converter whose output it loads
+    in place of the model's folder.
+    """
 
     description: str
     adapter: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     options: dict[str, Any] = Field(default_factory=dict)
+    requirements: str | None = Field(
+        default=None, pattern=r"^config/requirements/[a-z0-9][a-z0-9.-]*\.txt$"
+    )
+    artifact: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_]*$")
+
+    @property
+    def environment(self) -> str | None:
+        """Name of the environment it runs in, None for the device's own."""
+        return Path(self.requirements).stem if self.requirements else None
 
 
 class PrecisionEntry(Closed):

@@ -9,6 +9,7 @@ from typing import Any
 from runner.contract import RUNNER_VERSION, CellSpec, file_sha256
 from sameweights.cells import Cell, Matrix, Registries
 from sameweights.errors import UserError
+from sameweights.paths import Layout
 
 
 def specify_run(
@@ -50,14 +51,13 @@ def write_specs(
     registries: Registries,
     model: str,
     seed: int,
-    manifest: Path,
+    layout: Layout,
     requests: Path,
     canary: Path,
     request_timeout_s: float | None,
     out: Path,
 ) -> None:
     """Write {run id: cell.json} for all runs of one model and seed."""
-    manifest_record = json.loads(manifest.read_bytes())
     canary_record = json.loads(canary.read_bytes())
     requests_sha256 = file_sha256(requests)
     specs = {
@@ -65,7 +65,7 @@ def write_specs(
             cell,
             replicate,
             registries,
-            manifest_record,
+            read_manifest(layout, cell, registries),
             requests_sha256,
             canary_record,
             request_timeout_s,
@@ -77,6 +77,14 @@ def write_specs(
     part = out.with_name(out.name + ".part")
     part.write_text(json.dumps(specs) + "\n", encoding="utf-8")
     part.replace(out)
+
+
+def read_manifest(layout: Layout, cell: Cell, registries: Registries) -> dict[str, Any]:
+    """Return the manifest of what a cell loads: its backend's artefact, or the model's folder."""
+    converter = registries.backends.get(cell.backend, cell.id).artifact
+    path = layout.weights_manifest(cell.model, converter, cell.precision)
+    record: dict[str, Any] = json.loads(path.read_bytes())
+    return record
 
 
 def extract_spec(specs: Path, run: str, out: Path) -> CellSpec:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 from sameweights.cells import Registries, plan_matrix
 from sameweights.config import load_config
+from sameweights.paths import Layout
 from sameweights.specs import write_specs
 
 registries = Registries.read(Path("config"))
@@ -11,7 +12,7 @@ write_specs(
     registries,
     snakemake.wildcards.model,
     int(snakemake.wildcards.seed),
-    Path(snakemake.input.manifest),
+    Layout(Path(config.results)),
     Path(snakemake.input.requests),
     Path(snakemake.input.canary),
     snakemake.params.request_timeout_s,

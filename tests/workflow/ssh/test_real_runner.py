@@ -68,3 +68,15 @@ def test_a_rebooted_device_ends_with_the_same_responses(device: Any, cell: Path)
 def _journals(device: Any) -> list[Path]:
     found = device.work.glob("cells/*/responses.jsonl")
     return [path for path in found if path.read_bytes().count(b"\n") > 5]
+
+
+def test_a_missing_environment_names_the_command_that_makes_it(cell: Path, device: Any) -> None:
+    transport = device.transport()
+    transport._program = ["envs/none/bin/python"]
+    record = run_on_device(
+        transport, cell / "runner.pyz", cell / "cell.json", cell / "requests.jsonl",
+        cell / "model", cell / "out",
+    )  # fmt: skip
+    assert record.outcome == "failed"
+    assert record.reason is not None
+    assert "run `sameweights provision box --backend fake`" in record.reason

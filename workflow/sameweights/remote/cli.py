@@ -10,8 +10,14 @@ from typing import Annotated
 import typer
 
 from sameweights.errors import UserError
-from sameweights.registry import DeviceEntry, Registry
-from sameweights.remote.connect import KNOWN_HOSTS, connect, connect_ssh, endpoint_of
+from sameweights.registry import BackendEntry, DeviceEntry, Registry
+from sameweights.remote.connect import (
+    KNOWN_HOSTS,
+    connect,
+    connect_ssh,
+    endpoint_of,
+    in_environment,
+)
 from sameweights.remote.hostkeys import pin_host_key
 from sameweights.remote.probe import PROBES, read_facts, require_mode
 from sameweights.remote.provision import Environment, provision
@@ -24,6 +30,7 @@ KnownHosts = Annotated[Path, typer.Option(help="folder of pinned host keys")]
 Work = Annotated[Path, typer.Option(help="where local devices and logs lie")]
 
 DEVICES = Path("config/devices")
+BACKENDS = Path("config/backends")
 WORK = Path("results/devices")
 
 
@@ -89,6 +96,9 @@ def pin(
 @app.command("provision")
 def provision_device(
     name: Name,
+    backend: Annotated[
+        str | None, typer.Option(help="id of a backend with 'requirements' of its own")
+    ] = None,
     requirements: Annotated[
         Path | None, typer.Option(help="lock file; the entry's 'requirements' if left out")
     ] = None,
@@ -97,11 +107,18 @@ def provision_device(
         bool, typer.Option(help="let the environment see the system's packages (TensorRT)")
     ] = False,
     devices: Devices = DEVICES,
+    backends: Annotated[Path, typer.Option(help="registry folder of backends")] = BACKENDS,
     known_hosts: KnownHosts = KNOWN_HOSTS,
     work: Work = WORK,
 ) -> None:
     """Install the locked environment on a device; does nothing where it is up to date."""
     entry = _entry(name, devices)
+    if backend is not None:
+        asked = Registry(backends, BackendEntry).get(backend, "backend")
+        if asked.environment is None:
+            raise UserError(f"backend {backend!r}: it has no key 'requirements'")
+        entry = in_environment(entry, asked.environment, work)
+        entry = entry.model_copy(update={"requirements": asked.requirements})
     lock = requirements or (Path(entry.requirements) if entry.requirements else None)
     if lock is None or entry.python is None:
         raise UserError(f"device {name!r}: keys 'requirements' and 'python' are needed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sameweights.environments import environment_python
 from sameweights.errors import UserError
 from sameweights.registry import DeviceEntry
 from sameweights.remote.client import Endpoint
@@ -16,12 +17,29 @@ KNOWN_HOSTS = Path("config/known_hosts")
 
 
 def connect(
-    name: str, device: DeviceEntry, local_workdir: Path, known_hosts: Path = KNOWN_HOSTS
+    name: str,
+    device: DeviceEntry,
+    local_workdir: Path,
+    known_hosts: Path = KNOWN_HOSTS,
+    environment: str | None = None,
 ) -> Transport:
-    """Return the device's transport; nothing is contacted yet."""
+    """Return the device's transport; nothing is contacted yet.
+
+    `environment` names a backend's own environment: its Python runs instead of the device's.
+    """
+    if environment:
+        device = in_environment(device, environment, local_workdir)
     if device.transport == "local":
         return LocalTransport(local_workdir / name, device.python, device.expect)
     return connect_ssh(name, device, known_hosts)
+
+
+def in_environment(device: DeviceEntry, name: str, local_workdir: Path) -> DeviceEntry:
+    """Return the device with the Python of `envs/<name>`; local devices share the hub's."""
+    python = f"envs/{name}/bin/python"
+    if device.transport == "local":
+        python = str(environment_python(local_workdir.parent / "envs" / name))
+    return device.model_copy(update={"python": python})
 
 
 def connect_ssh(name: str, device: DeviceEntry, known_hosts: Path = KNOWN_HOSTS) -> SshTransport:

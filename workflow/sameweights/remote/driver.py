@@ -16,6 +16,9 @@ from runner.contract import (
 from sameweights.remote.probe import require_mode
 from sameweights.remote.transport import Parcel, Transport, TransportError
 
+EXIT_NO_PROGRAM = 127
+"""The exit code, as in a shell, when the device has no such Python."""
+
 EXIT_LOCKED = 4
 """The runner's exit code when another run holds the device's lock."""
 
@@ -85,6 +88,11 @@ def _push_run_fetch(
     code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
     if code == EXIT_LOCKED:
         raise TransportError(f"{spec.device}: its lock is held by another run; see {log}")
+    if code == EXIT_NO_PROGRAM:
+        raise TransportError(
+            f"{spec.device}: its Python for this backend is not there; run"
+            f" `sameweights provision {spec.device} --backend {spec.backend}`"
+        )
     incoming = out / "run.json.fetched"
     if not transport.fetch(f"{folder}/run.json", incoming):
         raise TransportError(f"{spec.device}: the runner ended with code {code}; see {log}")
