@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.trtllm_stub import EXAMPLES, open_on_stub
 
 from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec
@@ -82,6 +83,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer_class: Any = PreTrainedTokenizerFast
     wrapped = tokenizer_class(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
     wrapped.save_pretrained(folder)
+    torch.set_num_threads(1)  # a second thread only waits on a model of this size
     torch.manual_seed(11)
     config = LlamaConfig(
         vocab_size=len(wrapped),
@@ -126,10 +128,14 @@ def converted(adapter: str, folder: Path) -> Path:
     return out
 
 
-def open_case(name: str, folder: Path) -> Case:
+def open_case(name: str, folder: Path, make_workdir: Callable[[], Path]) -> Case:
     adapter, options = BACKENDS[name]
     spec = make_spec(adapter, options)
-    backend = load_adapter(adapter)(converted(adapter, folder), spec)
+    if name in STUBS:
+        spec = make_spec(adapter, {**options, **STUB_OPTIONS[adapter]})
+        backend = open_on_stub(STUBS[name], spec, folder, make_workdir())
+    else:
+        backend = load_adapter(adapter)(converted(adapter, folder), spec)
     if adapter == "fake":
         return _fake_case(name, spec, backend)
     import torch
@@ -183,6 +189,14 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
         "lmeval",
         {"batch_size": 1, "model_args": {"device": "cpu", "add_bos_token": False}},
     ),
+    "trtllm-engine-0.12": ("trtllm_engine", {"engines": "two"}),
+    "trtllm-engine-1.2": ("trtllm_engine", {}),
+}
+STUBS = {"trtllm-engine-0.12": "trtllm_0_12", "trtllm-engine-1.2": "trtllm_1_2"}
+"""Backends whose runtime cannot be installed here, and the stand-in that they run on."""
+
+STUB_OPTIONS: dict[str, dict[str, Any]] = {
+    "trtllm_engine": {"examples": str(EXAMPLES), "max_seq_len": WINDOW + 1}
 }
 
 CONVERTED: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -193,12 +207,14 @@ CONVERTED: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 @pytest.fixture(scope="session")
-def open_backend(tiny_model: Path) -> Callable[[str], Case]:
+def open_backend(
+    tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Case]:
     cases: dict[str, Case] = {}
 
     def get(name: str) -> Case:
         if name not in cases:
-            cases[name] = open_case(name, tiny_model)
+            cases[name] = open_case(name, tiny_model, lambda: tmp_path_factory.mktemp(name))
         return cases[name]
 
     return get

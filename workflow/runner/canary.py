@@ -15,7 +15,16 @@ from runner.executor import run_batch
 
 USUAL_CAUSE = (
     "Usual causes: a wrong kernel (an int8 kernel whose 16-bit intermediates saturate under this "
-    "instruction-set cap), log-probabilities one position off, or other weights."
+    "instruction-set cap), padding columns of the vocabulary inside the softmax, a default value "
+    "for tokens outside a truncated top-k, or other weights."
+)
+OFF_BY_ONE = (
+    "Usual cause: log-probabilities one position off (row i must be the distribution after token "
+    "i, which scores token i+1); moved by one they fit the reference."
+)
+NOT_MEASURED = (
+    "Usual cause: a server that does not measure prompt tokens and fills in a constant "
+    "(`local-completions` against trtllm-serve or llama-server)."
 )
 
 
@@ -28,10 +37,11 @@ class CanaryFailure(Exception):
 
 
 def check_canary(
-    backend: Backend, canary: dict[str, Any], timeout_s: float | None
+    backend: Backend, canary: dict[str, Any], timeout_s: float | None, writes: bool = False
 ) -> dict[str, Any]:
     """Run the canary's requests under the cell's own plan and compare with the reference.
 
+    `writes` says that the cell generates text: the first written token is then checked too.
     Returns {"passed", "mean_abs_diff_nats", "tolerance_nats", "n_tokens", "compared"}.
     Raises CanaryFailure.
     """
@@ -39,12 +49,7 @@ def check_canary(
     expected: list[list[float]] = canary["token_logprobs"]
     tolerance = float(canary["tolerance_nats"])
     report: dict[str, Any] = {"tolerance_nats": tolerance, "n_requests": len(requests)}
-    by_id = {
-        response.request_id: response
-        for batch in backend.plan(requests)
-        for response in run_batch(backend, batch, timeout_s)
-    }
-    responses = [by_id[request.request_id] for request in requests]
+    responses = _run(backend, requests, timeout_s)
     _refuse_impossible(responses, report)
     difference, compared = mean_abs_difference(responses, expected)
     report |= {
@@ -53,12 +58,24 @@ def check_canary(
         "compared": compared,
     }
     if not difference <= tolerance:
+        cause = OFF_BY_ONE if _fits_moved(responses, expected, tolerance) else USUAL_CAUSE
         raise CanaryFailure(
             f"mean absolute difference {difference:.4g} nats per token from the reference, "
-            f"allowed {tolerance:.4g}. {USUAL_CAUSE}",
+            f"allowed {tolerance:.4g}. {cause}",
             report,
         )
+    if writes:
+        _refuse_foreign_text(backend, requests, timeout_s, report)
     return {**report, "passed": True}
+
+
+def _run(backend: Backend, requests: list[Request], timeout_s: float | None) -> list[Response]:
+    by_id = {
+        response.request_id: response
+        for batch in backend.plan(requests)
+        for response in run_batch(backend, batch, timeout_s)
+    }
+    return [by_id[request.request_id] for request in requests]
 
 
 def mean_abs_difference(
@@ -82,6 +99,47 @@ def mean_abs_difference(
     return sum(abs((r.loglikelihood or 0.0) - sum(row)) for r, row in sums) / count, "sums"
 
 
+def _fits_moved(responses: list[Response], expected: list[list[float]], tolerance: float) -> bool:
+    """Whether the values fit the reference once they are moved by one position, either way."""
+    rows = [(r.token_logprobs or [], row) for r, row in zip(responses, expected, strict=True)]
+    for moved in (
+        [(found[1:], row[:-1]) for found, row in rows],
+        [(found[:-1], row[1:]) for found, row in rows],
+    ):
+        pairs = [pair for found, row in moved for pair in zip(found, row, strict=False)]
+        if pairs and sum(abs(a - b) for a, b in pairs) / len(pairs) <= tolerance:
+            return True
+    return False
+
+
+def _refuse_foreign_text(
+    backend: Backend, requests: list[Request], timeout_s: float | None, report: dict[str, Any]
+) -> None:
+    """Refuse text that is not this model's: no first greedy token is the best by its own scores.
+
+    One may differ by a tie or a repetition penalty, all of them cannot.
+    """
+    prompts = [request.prompt_ids for request in requests]
+    asked = [Request("generate", prompt, max_new_tokens=1) for prompt in prompts]
+    written = _run(backend, asked, timeout_s)
+    for response in written:
+        if response.status != "ok":
+            raise CanaryFailure(f"writing ended as {response.status}: {response.error}", report)
+    scored = [
+        Request("loglikelihood", prompt, response.token_ids)
+        for prompt, response in zip(prompts, written, strict=True)
+        if response.token_ids
+    ]
+    flags = [response.is_greedy for response in _run(backend, scored, timeout_s)]
+    if flags and not any(flags):
+        raise CanaryFailure(
+            f"none of {len(flags)} first written tokens is the best by the backend's own scores. "
+            "Usual cause: the prompt is included in the output, or scoring and writing use "
+            "different engines or settings",
+            report,
+        )
+
+
 def _refuse_impossible(responses: list[Response], report: dict[str, Any]) -> None:
     """Refuse what no right backend can return, whatever the tolerance."""
     for response in responses:
@@ -91,12 +149,13 @@ def _refuse_impossible(responses: list[Response], report: dict[str, Any]) -> Non
             raise CanaryFailure("a request has no log-likelihood", report)
         if not response.loglikelihood < 0.0:
             raise CanaryFailure(
-                f"log-likelihood {response.loglikelihood}; it must be below zero", report
+                f"log-likelihood {response.loglikelihood}; it must be below zero. {NOT_MEASURED}",
+                report,
             )
     values = {response.loglikelihood for response in responses}
     if len(responses) > 1 and len(values) == 1:
         raise CanaryFailure(
             f"all {len(responses)} log-likelihoods equal {values.pop()}; "
-            "the backend does not look at its input",
+            f"the backend does not look at its input. {NOT_MEASURED}",
             report,
         )

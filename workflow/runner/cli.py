@@ -1,4 +1,4 @@
-"""The runner's command line: run, probe, --version. Standard library only."""
+"""The runner's command line: run, build, probe, --version. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.backends import adapter_names
+from runner.build import build_engine
 from runner.checks import read_spec
 from runner.contract import RUNNER_VERSION, ContractError
 from runner.host import host_facts
 from runner.lock import LockHeld, hold_lock
-from runner.session import run_cell
+from runner.session import REFUSALS, run_cell
 
 EXIT_CODES = {"complete": 0, "failed": 1, "stopped": 3}
 EXIT_LOCKED = 4
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         json.dump({**host_facts(), "adapters": adapter_names()}, sys.stdout, indent=1)
         print()
         return 0
+    if options.command == "build":
+        return build(options)
     return run(options.cell, options.requests, options.model, options.out, options.lock)
 
 
@@ -41,6 +44,13 @@ def build_parser() -> argparse.ArgumentParser:
     run_parser.add_argument("--model", type=Path, required=True, help="model folder")
     run_parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     run_parser.add_argument("--lock", type=Path, help="lock file of the device")
+    build_parser = commands.add_parser("build", help="build the cell's engine on this device")
+    build_parser.add_argument("--cell", type=Path, required=True, help="cell.json")
+    build_parser.add_argument("--model", type=Path, required=True, help="model folder")
+    build_parser.add_argument("--out", type=Path, required=True, help="copy of engine.json")
+    build_parser.add_argument("--checkpoint", type=Path, help="converted elsewhere")
+    build_parser.add_argument("--calibration", type=Path, help="texts, JSON Lines")
+    build_parser.add_argument("--lock", type=Path, help="lock file of the device")
     commands.add_parser("probe", help="print this machine's facts as JSON")
     return parser
 
@@ -59,6 +69,26 @@ def run(cell: Path, requests: Path, model: Path, out: Path, lock: Path | None) -
         log(f"failed: {error}")
         return EXIT_CODES["failed"]
     return EXIT_CODES[outcome]
+
+
+def build(options: argparse.Namespace) -> int:
+    """Build a cell's engine under the device's lock and return the exit code."""
+    try:
+        spec = read_spec(options.cell)
+        with hold_lock(options.lock or Path("build.lock"), spec.cell):
+            build_engine(
+                spec, options.model, options.checkpoint, options.calibration, options.out, log
+            )
+    except LockHeld as error:
+        log(str(error))
+        return EXIT_LOCKED
+    except REFUSALS as error:
+        log(f"stopped: {error}")
+        return EXIT_CODES["stopped"]
+    except (ContractError, OSError, RuntimeError) as error:
+        log(f"failed: {error}")
+        return EXIT_CODES["failed"]
+    return EXIT_CODES["complete"]
 
 
 def log(message: str) -> None:

@@ -17,6 +17,11 @@ from runner.contract import Request, Response
 from runner.journal import Journal
 
 PROGRESS_EVERY_S = 5.0
+NON_FINITE = (
+    "non-finite logits; usual cause: an overflow in 16 bits, or a token outside a truncated top-k"
+)
+ROUNDING = 1e-3
+"""A certain token's log-probability may come out this far above zero."""
 
 
 class RequestTimeout(Exception):
@@ -59,6 +64,10 @@ def run_batch(backend: Backend, batch: list[Request], timeout_s: float | None) -
             with time_limit(timeout_s):
                 measured = run(fitting)
             _check_answers(fitting, measured)
+            measured = [
+                refuse_contradiction(request, response)
+                for request, response in zip(fitting, measured, strict=True)
+            ]
         except RequestTimeout:
             text = f"the batch of {len(fitting)} ran longer than {timeout_s} s"
             measured = [Response(r.request_id, "timeout", error=text) for r in fitting]
@@ -85,8 +94,51 @@ def exceeds_window(request: Request, window: int | None) -> bool:
 def refuse_non_finite(response: Response) -> Response:
     """Return the response, or status `error` if any of its numbers is NaN or infinite."""
     if response.status == "ok" and not all(map(math.isfinite, _numbers(response))):
-        return Response(response.request_id, "error", error="non-finite logits")
+        return Response(response.request_id, "error", error=NON_FINITE)
     return response
+
+
+def refuse_contradiction(request: Request, response: Response) -> Response:
+    """Return the response, or status `error` where it cannot be an answer to the request."""
+    fault = find_contradiction(request, response) if response.status == "ok" else None
+    return Response(response.request_id, "error", error=fault) if fault else response
+
+
+def find_contradiction(request: Request, response: Response) -> str | None:
+    """Say what no right backend returns, with the usual cause; None where all fits.
+
+    Looks at lengths and signs only, which hold for any model: one entry of evidence a token, no
+    more tokens than asked for, no probability above one.
+    """
+    if request.kind == "generate":
+        ids = response.token_ids
+        if ids is not None and len(ids) > request.max_new_tokens:
+            prompt = ids[: len(request.prompt_ids)] == request.prompt_ids
+            return (
+                f"{len(ids)} tokens were written, {request.max_new_tokens} asked for; "
+                + ("they begin with the prompt: " if prompt else "usual cause: ")
+                + "the prompt is included in the output"
+            )
+        count = None if ids is None else len(ids)
+    else:
+        count = len(request.continuation_ids)
+    evidence = {
+        "token_logprobs": response.token_logprobs,
+        "margins": response.margins,
+        "top_ids": response.top_ids,
+        "top_logprobs": response.top_logprobs,
+    }
+    for name, values in evidence.items():
+        if values is not None and count is not None and len(values) != count:
+            return (
+                f"{len(values)} {name} for {count} tokens; usual cause: KV cache block reuse, "
+                "which returns a suffix, or a token outside a truncated top-k"
+            )
+    if min(response.token_ids or [0]) < 0:
+        return "a written token id is below zero"
+    if max(response.token_logprobs or [0.0]) > ROUNDING:
+        return f"log-probability {max(response.token_logprobs or [])}; it must be below zero"
+    return None
 
 
 def _numbers(response: Response) -> Iterator[float]:

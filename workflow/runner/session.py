@@ -80,7 +80,7 @@ class Session:
         journal = Journal(self.out, spec.identity, {r.request_id for r in requests}, self.log)
         try:
             backend = self._load(model)
-            self._pass_canary(backend)
+            self._pass_canary(backend, writes=any(r.kind == "generate" for r in requests))
             started = time.monotonic()
             execute(backend, requests, journal, spec.request_timeout_s)
             self.timing["run_s"] = time.monotonic() - started
@@ -104,11 +104,11 @@ class Session:
         self.timing["load_s"] = time.monotonic() - started
         return backend
 
-    def _pass_canary(self, backend: Backend) -> None:
+    def _pass_canary(self, backend: Backend, writes: bool) -> None:
         if self.spec.canary is None:
             return
         started = time.monotonic()
-        self.canary = check_canary(backend, self.spec.canary, self.spec.request_timeout_s)
+        self.canary = check_canary(backend, self.spec.canary, self.spec.request_timeout_s, writes)
         self.timing["canary_s"] = time.monotonic() - started
         self.log(f"canary: {self.canary['mean_abs_diff_nats']:.3g} nats per token from reference")
 
