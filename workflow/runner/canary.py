@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.backends import Backend
 from runner.contract import Request, Response
-from runner.executor import run_batch
+from runner.executor import NON_FINITE, run_batch
 
 USUAL_CAUSE = (
     "Usual causes: a wrong kernel (an int8 kernel whose 16-bit intermediates saturate under this "
@@ -22,6 +22,7 @@ OFF_BY_ONE = (
     "Usual cause: log-probabilities one position off (row i must be the distribution after token "
     "i, which scores token i+1); moved by one they fit the reference."
 )
+OVERFLOW = "Usual cause: an overflow in 16 bits, or a token outside a truncated top-k."
 NOT_MEASURED = (
     "Usual cause: a server that does not measure prompt tokens and fills in a constant "
     "(`local-completions` against trtllm-serve or llama-server)."
@@ -144,7 +145,10 @@ def _refuse_impossible(responses: list[Response], report: dict[str, Any]) -> Non
     """Refuse what no right backend can return, whatever the tolerance."""
     for response in responses:
         if response.status != "ok":
-            raise CanaryFailure(f"a request ended as {response.status}: {response.error}", report)
+            cause = f". {OVERFLOW}" if response.error == NON_FINITE else ""
+            raise CanaryFailure(
+                f"a request ended as {response.status}: {response.error}{cause}", report
+            )
         if response.loglikelihood is None:
             raise CanaryFailure("a request has no log-likelihood", report)
         if not response.loglikelihood < 0.0:

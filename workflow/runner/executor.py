@@ -17,9 +17,7 @@ from runner.contract import Request, Response
 from runner.journal import Journal
 
 PROGRESS_EVERY_S = 5.0
-NON_FINITE = (
-    "non-finite logits; usual cause: an overflow in 16 bits, or a token outside a truncated top-k"
-)
+NON_FINITE = "non-finite logits"
 ROUNDING = 1e-3
 """A certain token's log-probability may come out this far above zero."""
 
