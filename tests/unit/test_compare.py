@@ -6,11 +6,15 @@ import json
 import sys
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
 from sameweights.align import ComparabilityError
+from sameweights.attribution.api import attribute
+from sameweights.attribution.warehouse_source import read_comparisons
 from sameweights.compare import compare_cells
+from sameweights.errors import UserError
 from sameweights.warehouse import build_warehouse
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
@@ -129,17 +133,67 @@ def test_detail_says_why_items_were_left_out(table: pl.DataFrame) -> None:
     assert row(table, A, A, "delta")["detail"] is None
 
 
-def test_detail_has_the_mean_of_replicates_that_differ(folder: Path, table: pl.DataFrame) -> None:
-    values = [
-        item["value"]
-        for replicate in (0, 1)
-        for item in pl.read_parquet(folder / f"cells/{AW}/r{replicate}/items.parquet")
-        .filter(pl.col("metric") != "acc_norm")
-        .iter_rows(named=True)
+def test_a_cell_is_the_mean_of_its_replicates(folder: Path, table: pl.DataFrame) -> None:
+    """Replicate 1 of AW differs on one item: every number of the pair takes half of it."""
+    frames = [
+        [
+            pl.read_parquet(folder / f"cells/{cell}/r{replicate}/items.parquet").filter(
+                pl.col("metric") != "acc_norm"
+            )
+            for replicate in (0, 1)
+        ]
+        for cell in (A, AW)
     ]
-    detail = json.loads(str(row(table, A, AW, "score_b")["detail"]))
-    assert detail["mean_over_replicates"] == pytest.approx(sum(values) / 80)
-    assert detail["mean_over_replicates"] != row(table, A, AW, "score_b")["estimate"]
+    score = pl.concat(frames[1])["value"].mean()
+    assert score != frames[1][0]["value"].mean()
+    assert row(table, A, AW, "score_b")["estimate"] == pytest.approx(score)
+    changed = [
+        sum(x != y for x, y in zip(one["answer_tokens"], other["answer_tokens"], strict=True))
+        for one in frames[0]
+        for other in frames[1]
+    ]
+    assert len(set(changed)) == 2
+    assert row(table, A, AW, "churn_tokens")["estimate"] == pytest.approx(sum(changed) / 4 / 40)
+    lost, won = (row(table, A, AW, name) for name in ("right_to_wrong", "wrong_to_right"))
+    assert row(table, A, AW, "delta")["estimate"] == pytest.approx(
+        won["estimate"] - lost["estimate"]  # type: ignore[operator]
+    )
+
+
+def test_verdict_and_split_use_one_rule(folder: Path, table: pl.DataFrame) -> None:
+    """The comparison's totals are those of the attribution, where replicates differ too."""
+    (pair,) = read_comparisons(
+        folder / "warehouse.duckdb", "dev-a/torch/bf16", "dev-a/torch/w8a16", primary=True
+    )
+    found = attribute(pair.table, pair.reference, pair.target).to_dict()
+    for outcome, statistic in (("score", "delta"), ("churn_tokens", "churn_tokens")):
+        total = found["outcomes"][outcome]["total"]["estimate"]
+        assert total == pytest.approx(row(table, A, AW, statistic)["estimate"])
+
+
+def test_primary_filter_is_the_first_of_the_yaml_or_the_configured_one(tmp_path: Path) -> None:
+    write_results(tmp_path, Scenario(n=6))
+    matrix = json.loads((tmp_path / "matrix.json").read_bytes())
+
+    def primary() -> tuple[str, str]:
+        compare(tmp_path)
+        with duckdb.connect(str(tmp_path / "warehouse.duckdb"), read_only=True) as db:
+            query = "SELECT filter, metric FROM primary_metrics WHERE task = 'choice'"
+            (found,) = db.execute(query).fetchall()
+        return found  # type: ignore[no-any-return]
+
+    assert primary() == ("none", "acc")
+    (tmp_path / "scores/toy").mkdir(parents=True)
+    views = {"choice": [["none", "acc_norm"], ["none", "acc"]]}
+    (tmp_path / "scores/toy/s0.json").write_text(json.dumps({"views": views}))
+    assert primary() == ("none", "acc_norm")
+    matrix["primary"] = {"choice": {"filter": None, "metric": "acc"}}
+    (tmp_path / "matrix.json").write_text(json.dumps(matrix))
+    assert primary() == ("none", "acc")
+    matrix["primary"] = {"choice": {"filter": "strict", "metric": None}}
+    (tmp_path / "matrix.json").write_text(json.dumps(matrix))
+    with pytest.raises(UserError, match=r"primary: choice: .*strict.* is none of .*acc_norm"):
+        primary()
 
 
 def test_third_replicate_passes_the_gate_too(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from sameweights.cells import Registries, describe_matrix, plan_matrix
-from sameweights.config import load_config
+from sameweights.config import describe_questions, load_config
 from sameweights.errors import UserError
 from sameweights.outcomes import forget_failed_runs
 from sameweights.paths import Layout

@@ -10,7 +10,7 @@ rule write_matrix:
     conda:
         "../../envs/hub.yaml"
     params:
-        matrix=describe_matrix(MATRIX, REGISTRIES),
+        matrix=describe_matrix(MATRIX, REGISTRIES) | describe_questions(CONFIG),
     message:
         "Write the planned matrix with its holes"
     script:
@@ -31,7 +31,9 @@ rule warehouse:
         "../../envs/hub.yaml"
     params:
         results=LAYOUT.results,
-        source=source_digest("sameweights/warehouse.py"),
+        source=source_digest(
+            "sameweights/warehouse.py", "sameweights/paired.py", "sameweights/metrics"
+        ),
     message:
         "Rebuild the warehouse from Parquet"
     script:
@@ -49,9 +51,9 @@ rule compare_cells:
         "../../envs/hub.yaml"
     params:
         source=source_digest(
-            "sameweights/compare.py", "sameweights/align.py", "sameweights/metrics"
+            *(f"sameweights/{name}.py" for name in ("compare", "pairs", "intervals", "align")),
         ),
     message:
-        "Compare every pair of cells, item by item"
+        "Compare pairs of cells, item by item"
     script:
         "../scripts/compare_cells.py"

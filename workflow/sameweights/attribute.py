@@ -32,7 +32,7 @@ def attribute_warehouse(
 
 
 def _attribute(warehouse: Path, reference: str, target: str, config: Path) -> dict[str, Any]:
-    comparisons = read_comparisons(warehouse, reference, target)
+    comparisons = read_comparisons(warehouse, reference, target, primary=True)
     first = comparisons[0]
     table = first.table
     labels = impossible_cells(config, table.find(first.reference), table.find(first.target))

@@ -35,6 +35,20 @@ class CellName(Closed):
     precision: str
 
 
+class CellNamePair(Closed):
+    """Two cells that are compared whatever the size of the matrix."""
+
+    a: CellName
+    b: CellName
+
+
+class PrimaryView(Closed):
+    """What stands for a task in pooled numbers; a key left out takes the first of its YAML."""
+
+    filter: str | None = None
+    metric: str | None = None
+
+
 class RunConfig(Closed):
     """config.yaml: what to run. How to run it belongs in a profile."""
 
@@ -57,6 +71,12 @@ class RunConfig(Closed):
     exclude: list[CellPattern] = Field(default=[], description="holes, each with its reason")
     reference: CellName = Field(description="the cell compared against")
     target: CellName = Field(description="the cell under test")
+    primary: dict[str, PrimaryView] = Field(
+        default={}, description="by task: the filter and metric of pooled numbers"
+    )
+    pairs: list[CellNamePair] = Field(
+        default=[], description="pairs to compare beside the neighbours in a large matrix"
+    )
     request_timeout_s: float | None = Field(
         default=None, gt=0, description="per request; null = none"
     )
@@ -72,6 +92,15 @@ def load_config(raw: dict[str, Any], where: str = "config/config.yaml") -> RunCo
     fields = RunConfig.model_fields
     cleaned = {key: _parse(value, key, fields) for key, value in raw.items()}
     return validate(cleaned, RunConfig, where)
+
+
+def describe_questions(config: RunConfig) -> dict[str, Any]:
+    """Return what of matrix.json is about the comparison alone and changes no run."""
+    names = [
+        ["/".join(cell.model_dump().values()) for cell in (pair.a, pair.b)] for pair in config.pairs
+    ]
+    views = {task: view.model_dump() for task, view in config.primary.items()}
+    return {"primary": views, "pairs": names}
 
 
 def _parse(value: Any, key: str, fields: Any) -> Any:

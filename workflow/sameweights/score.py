@@ -63,11 +63,14 @@ def score_runs(
     docs = pl.read_parquet(requests_parquet.with_suffix(".docs.parquet"))
     rendered = _by_document(requests, docs)
     replay = ReplayLM(model_dir, requests, {})
-    summary = {}
+    summary: dict[str, Any] = {}
+    views: dict[str, list[tuple[str, str]]] = {}
     for folder in run_folders:
         spec = CellSpec.from_json(json.loads((folder / "cell.json").read_bytes()))
         record = RunRecord.from_json(json.loads((folder / "run.json").read_bytes()))
         rows = score_run(loaded, replay, meta, rendered, folder, record)
+        for row in rows:
+            views.setdefault(row["task"], []).append((row["filter"], row["metric"]))
         name = _name_columns(spec)
         frame = pl.DataFrame([{**name, **row} for row in rows], schema=ITEM_SCHEMA)
         items = folder / "items.parquet"
@@ -75,6 +78,8 @@ def score_runs(
         frame.sort("task", "doc_id", "filter", "metric").write_parquet(part)
         part.replace(items)
         summary[str(folder)] = {"rows": frame.height, "sha256": file_sha256(items)}
+    # lm-eval keeps the order of a task's YAML; the first filter and metric are its primary ones.
+    summary["views"] = {task: list(dict.fromkeys(found)) for task, found in views.items()}
     out.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 

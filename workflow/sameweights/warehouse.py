@@ -14,8 +14,9 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from runner.contract import RunRecord, read_responses
+from runner.contract import RunRecord, digest, read_responses
 from sameweights.errors import UserError
+from sameweights.paired import define_views
 from sameweights.requests import DOC_SCHEMA, REQUEST_SCHEMA
 from sameweights.score import ITEM_SCHEMA, storable
 
@@ -61,12 +62,23 @@ RESPONSE_SCHEMA: dict[str, Any] = {
     "error": pl.String,
     "elapsed_s": pl.Float64,
 }
+EVIDENCE_SCHEMA: dict[str, Any] = {
+    "cell": pl.String,
+    "replicate": pl.Int64,
+    "task": pl.String,
+    "doc_id": pl.Int64,
+    "logits_sha256": pl.String,
+    "token_ids": pl.List(pl.Int64),
+    "margins": pl.List(pl.Float32),
+}
+"""Evidence by item: a hash over all its logits (null where one is unknown), its first answer."""
 
 
 def build_warehouse(results: Path, out: Path) -> None:
     """Rebuild the warehouse of a results folder at `out`; raises UserError naming a broken file.
 
-    Tables: meta, cells (planned and excluded), runs, items, docs, requests, responses, vocabulary.
+    Tables: meta, cells (planned and excluded), runs, measured (runs with a scored item), items,
+    primary_metrics, evidence, docs, requests, responses, vocabulary. Views: see paired.py.
     """
     matrix = json.loads((results / "matrix.json").read_bytes())
     part = out.with_name(out.name + ".part")
@@ -76,6 +88,7 @@ def build_warehouse(results: Path, out: Path) -> None:
             db.register("frame", frame)
             db.execute(f"CREATE TABLE {name} AS SELECT * FROM frame")  # noqa: S608
             db.unregister("frame")
+        define_views(db)
         db.execute("CHECKPOINT")
     part.replace(out)
 
@@ -94,8 +107,14 @@ def _tables(results: Path, matrix: dict[str, Any]) -> Iterator[tuple[str, pl.Dat
     yield "runs", pl.DataFrame([_run(*folder) for folder in folders], schema=RUN_SCHEMA)
     items = [_read_items(*folder) for folder in folders]
     order = ["task", "doc_id", "filter", "metric", "cell", "replicate"]
-    yield "items", _stack(items, ITEM_SCHEMA).sort(order)
+    stacked = _stack(items, ITEM_SCHEMA).sort(order)
+    yield "items", stacked
+    measured = stacked.filter(status="ok").select("cell", "replicate").unique()
+    yield "measured", measured.sort("cell", "replicate")
+    yield "primary_metrics", choose_primary(stacked, results, matrix)
     responses = [_responses(*folder) for folder in folders]
+    evidence = [_evidence(*pair) for pair in zip(items, responses, strict=True)]
+    yield "evidence", _stack(evidence, EVIDENCE_SCHEMA).sort("task", "doc_id", "cell", "replicate")
     yield "responses", _stack(responses, RESPONSE_SCHEMA).sort("request_id", "cell", "replicate")
     yield "vocabulary", _vocabulary(results, matrix, responses)
     sets = sorted({(cell["model"], cell["seed"]) for cell in matrix["cells"]})
@@ -160,6 +179,58 @@ def _read_items(cell: str, replicate: int, folder: Path) -> pl.DataFrame:
             f"only {cell}/r{replicate} is allowed here"
         )
     return frame
+
+
+def choose_primary(items: pl.DataFrame, results: Path, matrix: dict[str, Any]) -> pl.DataFrame:
+    """Return each task's primary filter and metric: configured, else the first of its YAML.
+
+    Results scored before the order was recorded have the first by name.
+    Raises UserError for a configured filter or metric that the task does not have.
+    """
+    written: dict[str, list[list[str]]] = {}
+    for path in sorted(results.glob("scores/*/s*.json")):
+        written |= json.loads(path.read_bytes()).get("views", {})
+    wanted = matrix.get("primary", {})
+    found = items.select("task", "filter", "metric").unique().sort("task", "filter", "metric")
+    rows = []
+    for (task,), own in found.partition_by("task", as_dict=True, maintain_order=True).items():
+        known = [tuple(row) for row in own.select("filter", "metric").rows()]
+        ordered = [v for view in written.get(str(task), []) if (v := tuple(view)) in known]
+        choice = wanted.get(task, {})
+        fits = [
+            view
+            for view in dict.fromkeys([*ordered, *known])
+            if all(
+                choice.get(k) in (None, v) for k, v in zip(("filter", "metric"), view, strict=True)
+            )
+        ]
+        if not fits:
+            raise UserError(f"config: primary: {task}: {choice} is none of {known}")
+        rows.append((task, *fits[0]))
+    schema = dict.fromkeys(("task", "filter", "metric"), pl.String)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _evidence(items: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
+    """Return one row an item of one run, its requests in their order."""
+    keys = ["cell", "replicate", "task", "doc_id"]
+    hashes = pl.col("logits_sha256")
+    return (
+        items.unique(["task", "doc_id"], maintain_order=True)
+        .select(*keys, request_id="request_ids")
+        .explode("request_id")
+        .join(
+            responses.drop("cell", "replicate"), on="request_id", how="left", maintain_order="left"
+        )
+        .group_by(keys, maintain_order=True)
+        .agg(hashes, pl.col("token_ids", "margins").first())
+        .with_columns(hashes.map_elements(_digest_all, return_dtype=pl.String))
+        .select(EVIDENCE_SCHEMA.keys())
+    )
+
+
+def _digest_all(hashes: pl.Series) -> str | None:
+    return None if hashes.has_nulls() else digest(hashes.to_list())
 
 
 def _vocabulary(

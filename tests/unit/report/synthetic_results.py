@@ -83,7 +83,7 @@ def write_results(folder: Path, scenario: Scenario = Scenario()) -> Path:
 
 def write_attribution(folder: Path) -> Path:
     """Write attribution.json of a results folder whose warehouse stands; returns its path."""
-    found = read_comparisons(folder / "warehouse.duckdb", REFERENCE, TARGET)[0]
+    found = read_comparisons(folder / "warehouse.duckdb", REFERENCE, TARGET, primary=True)[0]
     path = folder / "attribution.json"
     split = attribute(found.table, found.reference, found.target)
     path.write_text(json.dumps(add_mechanism(folder / "warehouse.duckdb", split).to_dict()))

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from synthetic_results import Scenario, write_results
 
-from sameweights.metrics.divergence import first_difference
+from sameweights.attribution.mechanism import divergence_index as first_difference
 from sameweights.report import items
 from sameweights.report.items import cut_answer, read_changed
 from sameweights.warehouse import build_warehouse

@@ -72,9 +72,11 @@ def read_comparisons(
     metric: str | None = None,
     filter_name: str | None = None,
     sampled: bool = False,
+    primary: bool = False,
 ) -> list[Comparison]:
     """One comparison per filter, from a warehouse file opened read-only.
 
+    `primary`: the one comparison of each task's primary filter and metric, as on the report.
     Cells are "model/device/backend/precision", or "device/backend/precision" where one model was
     run; "/sSEED" keeps that seed alone. `sampled`: seeds vary the draws. Raises TableError.
     """
@@ -83,7 +85,8 @@ def read_comparisons(
     with duckdb.connect(str(path), read_only=True) as db:
         _check_columns(db, path)
         ends, seed = _find_ends(db, (reference, target))
-        views = _views(db, sorted({levels[0] for levels in ends}), metric, filter_name)
+        models = sorted({levels[0] for levels in ends})
+        views = _primary_view(db) if primary else _views(db, models, metric, filter_name)
         tables = [
             _read_view(db, path, name, view, ends, seed, sampled) for name, view in views.items()
         ]
@@ -160,6 +163,11 @@ def _views(
         ]
         for view, chosen in views.items()
     }
+
+
+def _primary_view(db: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, str, str]]]:
+    rows = db.execute("SELECT task, filter, metric FROM primary_metrics ORDER BY task").fetchall()
+    return {"+".join(sorted({name for _, name, _ in rows})): rows}
 
 
 def _read_view(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from sameweights.metrics import Pair, Statistic, proportion
+from sameweights.metrics import Metric
 
-LEVELS = ("tokens", "text", "extracted")
-
-
-def measure(pair: Pair) -> list[Statistic]:
-    """Return churn_<level> for the three levels."""
-    return [
-        proportion(
-            f"churn_{level}",
-            pair.items.select(
-                changed=pair.items[f"answer_{level}"].ne_missing(pair.items[f"answer_{level}_b"])
-            )["changed"].to_numpy(),
-        )
-        for level in LEVELS
-    ]
+METRICS = [
+    Metric(
+        f"churn_{level}",
+        # A missing extraction is another answer, not a hole.
+        f"(i.answer_{level} IS DISTINCT FROM j.answer_{level})::INT",
+        "share",
+    )
+    for level in ("tokens", "text", "extracted")
+]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from sameweights.metrics import Pair, Statistic, proportion
+from sameweights.metrics import Metric
 
-
-def measure(pair: Pair) -> list[Statistic]:
-    """Return bitwise_equal_logits over the items whose backend gives the hash in both runs."""
-    known = pair.items.drop_nulls(["logits", "logits_b"])
-    return [proportion("bitwise_equal_logits", (known["logits"] == known["logits_b"]).to_numpy())]
+METRICS = [Metric("bitwise_equal_logits", "(i.logits_sha256 = j.logits_sha256)::INT", "share")]
+"""Over the items whose backend gives the hash in both runs."""

@@ -21,14 +21,11 @@ MAX_PROMPT = 2_000
 """Characters shown; the whole text is in the warehouse."""
 
 CHANGED = """
-WITH chosen AS (
-    SELECT task, filter, metric FROM (SELECT DISTINCT task, filter, metric FROM items)
-    QUALIFY row_number() OVER (PARTITION BY task ORDER BY filter, metric) = 1
-), measured AS (
-    SELECT cell, min(replicate) AS replicate FROM items WHERE status = 'ok' GROUP BY cell
+WITH shown AS (
+    SELECT cell, min(replicate) AS replicate FROM measured GROUP BY cell
 ), own AS (
     SELECT i.* FROM items i
-    JOIN chosen USING (task, filter, metric) JOIN measured USING (cell, replicate)
+    JOIN primary_metrics USING (task, filter, metric) JOIN shown USING (cell, replicate)
     WHERE i.status = 'ok'
 ), pair AS (
     SELECT i.task, i.doc_id, i.target, i.model, i.seed, j.cell, i.request_ids,
@@ -74,7 +71,7 @@ JOIN responses r ON r.cell = c.cell AND r.request_id = q.request_id
 WHERE q.kind = 'loglikelihood'
   AND c.model = $model AND c.seed = $seed
   AND (r.cell, r.replicate) IN (
-      SELECT (cell, min(replicate)) FROM items WHERE status = 'ok' GROUP BY cell
+      SELECT (cell, min(replicate)) FROM measured GROUP BY cell
   )
 GROUP BY ALL
 """

@@ -16,29 +16,34 @@ Ends = tuple[str, str]
 ROLES = ("reference", "target")
 
 SCORES = """
-SELECT i.cell, i.replicate, i.task, i.filter, i.metric,
-       count(i.value) AS n, count(*) AS planned, avg(i.value) AS score,
-       list(DISTINCT i.status) FILTER (i.status <> 'ok') AS problems
-FROM items i GROUP BY ALL ORDER BY ALL
+WITH means AS (
+    SELECT cell, task, filter, metric, doc_id, avg(value) AS value,
+           bool_and(status = 'ok') AS ok, list(DISTINCT status) FILTER (status <> 'ok') AS problems
+    FROM items JOIN measured USING (cell, replicate)
+    GROUP BY cell, task, filter, metric, doc_id
+)
+SELECT cell, task, filter, metric, count(*) FILTER (ok) AS n, count(*) AS planned,
+       avg(value) FILTER (ok) AS score, list_distinct(flatten(list(problems))) AS problems,
+       (task, filter, metric) IN (SELECT (task, filter, metric) FROM primary_metrics) AS is_primary
+FROM means GROUP BY ALL ORDER BY cell, task, filter, metric
 """
+"""Scores over replicates; an item counts where it was measured in all measured replicates."""
 
 
 def read_cells(db: duckdb.DuckDBPyConnection, runs: list[Row]) -> list[Row]:
-    """Return each planned or excluded cell with its state, reason, scores and coverage.
-
-    Scores are of the first measured replicate, as in the comparison.
-    """
-    scores: dict[tuple[str, int], list[Row]] = {}
+    """Return each planned or excluded cell with its state, reason, scores and coverage."""
+    scores: dict[str, list[Row]] = {}
     for row in read_rows(db, SCORES):
-        scores.setdefault((row["cell"], row["replicate"]), []).append(row)
+        scores.setdefault(row["cell"], []).append(row)
+    own: dict[str, list[Row]] = {}
+    for run in runs:
+        own.setdefault(run["cell"], []).append(run)
+    query = "SELECT * FROM cells ORDER BY model, seed, device, backend, precision"
     cells = []
-    for cell in read_rows(
-        db, "SELECT * FROM cells ORDER BY model, seed, device, backend, precision"
-    ):
-        own = [run for run in runs if run["cell"] == cell["cell"]]
-        tables = [scores.get((run["cell"], run["replicate"]), []) for run in own]
-        shown = next((rows for rows in tables if any(row["n"] for row in rows)), [])
-        cells.append({**cell, **_state(cell, own), "scores": shown, **_pool(shown)})
+    for cell in read_rows(db, query):
+        shown = scores.get(cell["cell"], [])
+        state = _state(cell, own.get(cell["cell"], []))
+        cells.append({**cell, **state, "scores": shown, **_pool(shown)})
     return cells
 
 
@@ -56,8 +61,8 @@ def _state(cell: Row, runs: list[Row]) -> Row:
 
 
 def _pool(scores: list[Row]) -> Row:
-    """Score over all items, one metric a task (the first by name, as in the comparison)."""
-    first = [next(rows) for _, rows in groupby(scores, key=lambda row: row["task"])]
+    """Score over all items under each task's primary filter and metric."""
+    first = [row for row in scores if row["is_primary"]]
     n, planned = sum(row["n"] for row in first), sum(row["planned"] for row in first)
     total = sum(row["score"] * row["n"] for row in first if row["n"])
     return {"score": total / n if n else None, "n": n, "planned": planned}
