@@ -83,7 +83,9 @@ def weights_manifests(model, seed):
     return sorted(
         {
             LAYOUT.weights_manifest(
-                model, REGISTRIES.backends.get(cell.backend, cell.id).artifact, cell.precision
+                model,
+                REGISTRIES.backends.get(cell.backend, cell.id).artifact,
+                cell.precision,
             )
             for cell in MATRIX.planned
             if cell.model == model and str(cell.seed) == seed
@@ -101,14 +103,22 @@ def environment_markers(name):
 
 def converter_environment(converter):
     """Return the environment of the backends that load this converter's output."""
-    names = {b.environment for b in REGISTRIES.backends.entries.values() if b.artifact == converter}
+    names = {
+        b.environment
+        for b in REGISTRIES.backends.entries.values()
+        if b.artifact == converter
+    }
     return min(filter(None, names), default=None)
 
 
 def environment_of(wildcards):
     """Return the environment that a run needs on this machine; a remote device has its own."""
     device = REGISTRIES.devices.get(cell_of(wildcards).device, "devices")
-    return environment_markers(backend_of(wildcards).environment) if device.transport == "local" else []
+    return (
+        environment_markers(backend_of(wildcards).environment)
+        if device.transport == "local"
+        else []
+    )
 
 
 def files_of_runs(name, model=None, seed=None):

@@ -51,7 +51,10 @@ rule compare_cells:
         "../../envs/hub.yaml"
     params:
         source=source_digest(
-            *(f"sameweights/{name}.py" for name in ("compare", "pairs", "intervals", "align")),
+            *(
+                f"sameweights/{name}.py"
+                for name in ("compare", "pairs", "intervals", "align")
+            ),
         ),
     message:
         "Compare pairs of cells, item by item"
