@@ -81,14 +81,17 @@ class LoopbackSshd:
         text = CLIENT.format(port=self.port, folder=self.folder, user=user)
         self.ssh_config.write_text(text, encoding="utf-8")
 
+    def command(self) -> list[str]:
+        """Return the server's command line; it must stay in the foreground."""
+        return [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
+
     def start(self) -> None:
         """Start the server and wait until it listens."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where it locks its unprivileged half in
         log = (self.folder / "sshd.log").open("ab")
-        command = [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
         self._server = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         log.close()
         while True:
