@@ -7,7 +7,16 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 SHEBANG = b"#!/usr/bin/env python3\n"
-MAIN = "from runner.cli import main\n\nraise SystemExit(main())\n"
+MAIN = """\
+import sys
+
+if sys.version_info < (3, 10):
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit("the runner needs Python 3.10 or newer; %s is %s" % (sys.executable, found))
+from runner.cli import main
+
+raise SystemExit(main())
+"""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -81,12 +81,12 @@ class Device:
             self.folder / "requests.jsonl", self.folder / "model", self.folder / out,
         )  # fmt: skip
 
-    def start_hub(self) -> subprocess.Popen[bytes]:
-        """Start a hub process of its own, to be killed or interrupted."""
+    def start_hub(self, prelude: str = "") -> subprocess.Popen[bytes]:
+        """Start a hub process of its own, to be killed or interrupted; `prelude` is its code."""
         known, config = self.endpoint.known_hosts, self.sshd.ssh_config
         words = [self.folder, self.work, known, config, PAYLOAD]
         return subprocess.Popen(
-            [sys.executable, "-c", HUB, *map(str, words)],
+            [sys.executable, "-c", prelude + HUB, *map(str, words)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -121,13 +121,13 @@ class Device:
             os.killpg(int(group.read_text()), signal.SIGKILL)
         self.sshd.cut()
 
-    def reboot_when(self, ready: Callable[[], bool]) -> None:
-        """Reboot, in a thread, as soon as a condition holds."""
+    def once(self, ready: Callable[[], bool], action: Callable[[], object]) -> None:
+        """Do something, in a thread, as soon as a condition holds."""
 
         def watch() -> None:
             while not ready():
                 time.sleep(0.005)
-            self.reboot()
+            action()
 
         threading.Thread(target=watch, daemon=True).start()
 

@@ -20,6 +20,18 @@ from sameweights.remote.transport import Parcel, TransportError
 
 N = 40
 
+KILLED_IN_A_PUSH = """
+import os, signal
+from sameweights.remote.client import Session
+plain, sent = Session.send, []
+def send(session, data):
+    plain(session, data)
+    sent.append(len(data))
+    if sum(sent) > 32 << 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+Session.send = send
+"""
+
 
 def reference(device: Any) -> bytes:
     device.run(LocalTransport(device.folder / "local", sys.executable), out="local-out")
@@ -73,6 +85,21 @@ def test_hub_killed_and_started_again_joins_the_run(device: Any, moment: int) ->
     hub.wait()
     assert device.run().outcome == "complete"
     assert len(device.starts()) == 1
+    assert_whole(device)
+
+
+def test_hub_killed_during_a_push_resumes_it(device: Any) -> None:
+    size = 48 << 20
+    (device.folder / "model").mkdir(exist_ok=True)
+    (device.folder / "model" / "large").write_bytes(bytes(range(256)) * (size // 256))
+    device.write_cell(N)
+    hub = device.start_hub(KILLED_IN_A_PUSH)
+    assert hub.wait() == -signal.SIGKILL
+    assert not device.starts()
+    transport = device.transport()
+    assert device.run(transport).outcome == "complete"
+    # What had left the hub but not reached the disk is sent again: a few buffers.
+    assert transport.moved_bytes < size - (16 << 20)
     assert_whole(device)
 
 

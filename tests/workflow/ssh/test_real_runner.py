@@ -61,7 +61,7 @@ def test_the_packed_runner_gives_the_same_responses_over_ssh(device: Any, cell: 
 
 def test_a_rebooted_device_ends_with_the_same_responses(device: Any, cell: Path) -> None:
     local = run(cell, LocalTransport(cell / "local-work", sys.executable), "local")
-    device.reboot_when(lambda: len(_journals(device)) > 0)
+    device.once(lambda: len(_journals(device)) > 0, device.reboot)
     assert run(cell, device.transport(), "ssh") == local
 
 

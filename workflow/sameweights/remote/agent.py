@@ -37,6 +37,8 @@ IDLE_S = 600
 BEAT_S = 5.0
 GRACE_S = 5.0
 EXIT_TIMEOUT = 124
+EXIT_DISK_FULL = 73
+RC_BYTES = 16
 EXIT_REFUSED = 70
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH")
 
@@ -270,16 +272,30 @@ def detach(job: str, spec: dict, lock: int) -> None:  # type: ignore[type-arg]
         signal.signal(number, lambda *_: None)
     try:
         write_atomically(job + "/pgid", str(os.getpid()))
-        write_atomically(job + "/rc", str(supervise(job, spec, lock)))
+        # Its place is taken beforehand: a disk that fills up must not turn an end into a loss.
+        with open(job + "/rc.part", "w") as rc:
+            rc.write(" " * RC_BYTES)
+            rc.flush()
+            os.fsync(rc.fileno())
+            code = supervise(job, spec, lock)
+            rc.seek(0)
+            rc.write(str(code).ljust(RC_BYTES))
+            rc.flush()
+            os.fsync(rc.fileno())
+        os.replace(job + "/rc.part", job + "/rc")
     finally:
         # The last act: nothing of the payload's group outlives the job.
         os.killpg(0, signal.SIGKILL)
 
 
 def supervise(job: str, spec: dict, lock: int) -> int:  # type: ignore[type-arg]
-    """Run the payload to its end and keep its output; return its exit code (128+n for a signal)."""
+    """Run the payload to its end and keep its output; return its exit code (128+n for a signal).
+
+    A log that the disk does not take is cut; then a payload that failed counts as EXIT_DISK_FULL.
+    """
     kept = {k: os.environ[k] for k in KEPT_VARIABLES if k in os.environ}
     room = spec["max_log_bytes"]
+    full = False
     deadline = time.monotonic() + spec["timeout_s"] if spec["timeout_s"] else None
     with open(job + "/log", "ab", buffering=0) as log:
         try:
@@ -292,16 +308,16 @@ def supervise(job: str, spec: dict, lock: int) -> int:  # type: ignore[type-arg]
                 pass_fds=(lock,),
             )
         except OSError as error:
-            log.write(f"agent: cannot run {spec['argv'][0]!r}: {error}\n".encode())
+            keep(log, f"agent: cannot run {spec['argv'][0]!r}: {error}\n".encode())
             return 127
         output = child.stdout
         assert output is not None
         while child.poll() is None or select.select([output], [], [], 0)[0]:
             if select.select([output], [], [], 0.1)[0]:
                 block = os.read(output.fileno(), BLOCK_BYTES)
-                log.write(block[:room])
+                full |= not keep(log, block[:room])
                 if 0 < room <= len(block):
-                    log.write(b"\nagent: the log is full; what follows is dropped\n")
+                    keep(log, b"\nagent: the log is full; what follows is dropped\n")
                 room = max(room - len(block), 0)
                 if not block:
                     # Its output is closed; a payload may still compute.
@@ -309,12 +325,32 @@ def supervise(job: str, spec: dict, lock: int) -> int:  # type: ignore[type-arg]
                     if child.poll() is not None:
                         break
             if deadline is not None and time.monotonic() > deadline:
-                log.write(f"agent: killed after {spec['timeout_s']} s\n".encode())
-                child.kill()
-                child.wait()
+                keep(log, f"agent: ended after {spec['timeout_s']} s\n".encode())
+                end(child)
                 return EXIT_TIMEOUT
     code = child.wait()
+    if code != 0 and full:
+        return EXIT_DISK_FULL
     return code if code >= 0 else 128 - code
+
+
+def keep(log, data: bytes) -> bool:  # type: ignore[no-untyped-def]
+    """Write to the log; return whether the disk took it."""
+    try:
+        log.write(data)
+    except OSError:
+        return False
+    return True
+
+
+def end(child: subprocess.Popen) -> None:  # type: ignore[type-arg]
+    """End the payload: TERM, and KILL after a while."""
+    child.terminate()
+    try:
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def follow(name: str, offset: str) -> None:

@@ -13,6 +13,7 @@ from runner.contract import (
     file_sha256,
     read_responses,
 )
+from sameweights.remote.agent import EXIT_DISK_FULL
 from sameweights.remote.probe import require_mode
 from sameweights.remote.transport import Parcel, Transport, TransportError
 
@@ -86,6 +87,8 @@ def _push_run_fetch(
     )
     arguments = ["run", "--cell", cell, "--requests", remote_requests, "--model", model]
     code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
+    if code == EXIT_DISK_FULL:
+        raise TransportError(f"{spec.device}: its disk is full; what was measured is kept there")
     if code == EXIT_LOCKED:
         raise TransportError(f"{spec.device}: its lock is held by another run; see {log}")
     if code == EXIT_NO_PROGRAM:
@@ -95,7 +98,9 @@ def _push_run_fetch(
         )
     incoming = out / "run.json.fetched"
     if not transport.fetch(f"{folder}/run.json", incoming):
-        raise TransportError(f"{spec.device}: the runner ended with code {code}; see {log}")
+        raise TransportError(
+            f"{spec.device}: the runner ended with code {code}: {last_line(log)}; see {log}"
+        )
     record = RunRecord.from_json(json.loads(incoming.read_bytes()), str(incoming))
     incoming.unlink()
     if record.identity != spec.identity:
@@ -108,6 +113,13 @@ def _push_run_fetch(
     if record.outcome == "complete":
         _check_responses(record, responses)
     return record
+
+
+def last_line(log: Path) -> str:
+    """Return the last words of a log, at most 300 characters of printable text."""
+    text = log.read_bytes()[-4096:].decode("utf-8", "replace") if log.is_file() else ""
+    lines = [line for line in text.splitlines() if line.strip()] or ["it said nothing"]
+    return "".join(c if c.isprintable() else " " for c in lines[-1][-300:])
 
 
 def _check_responses(record: RunRecord, responses: Path) -> None:
