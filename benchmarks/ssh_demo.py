@@ -98,15 +98,13 @@ def main() -> int:
     parser.add_argument("--remote", nargs="+", default=["cpu-avx2", "cpu-sse"])
     options = parser.parse_args()
     folder = options.folder.resolve()
-    results = {}
+    sides = {side: folder / side for side in ("local", "ssh")}
+    for repository in sides.values():
+        copy_repository(repository)
     with LoopbackSshd(folder / "sshd") as sshd:
-        for side in ("local", "ssh"):
-            repository = folder / side
-            copy_repository(repository)
-            if side == "ssh":
-                for device in options.remote:
-                    make_remote(repository, device, sshd)
-            results[side] = run_matrix(repository, options.config)
+        for device in options.remote:
+            make_remote(sides["ssh"], device, sshd)
+        results = {side: run_matrix(path, options.config) for side, path in sides.items()}
     good = compare(results["local"], results["ssh"])
     print("all runs are equal" if good else "runs differ")
     return 0 if good else 1

@@ -15,6 +15,7 @@ from typing import Any
 from runner.backends import Backend
 from runner.contract import Request, Response
 from runner.journal import Journal
+from runner.sensors import Sensors, describe
 
 PROGRESS_EVERY_S = 5.0
 NON_FINITE = "non-finite logits"
@@ -27,7 +28,11 @@ class RequestTimeout(Exception):
 
 
 def execute(
-    backend: Backend, requests: list[Request], journal: Journal, timeout_s: float | None
+    backend: Backend,
+    requests: list[Request],
+    journal: Journal,
+    timeout_s: float | None,
+    sensors: Sensors | None = None,
 ) -> None:
     """Bring a response of every request into the journal.
 
@@ -35,7 +40,7 @@ def execute(
     computed whole again and only its missing responses are appended, so that a resumed run
     equals an unbroken one. Raises OSError when the journal cannot be written.
     """
-    progress = Progress(len(requests), len(journal.done))
+    progress = Progress(len(requests), len(journal.done), sensors or Sensors())
     for batch in backend.plan(requests):
         missing = {r.request_id for r in batch} - journal.done.keys()
         if not missing:
@@ -184,10 +189,11 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 
 class Progress:
-    """A line on stderr every few seconds: done, total, rate, time left."""
+    """A line on stderr every few seconds: done, total, rate, time left, temperature, power."""
 
-    def __init__(self, total: int, done: int) -> None:
+    def __init__(self, total: int, done: int, sensors: Sensors) -> None:
         self.total = total
+        self.sensors = sensors
         self.first = done
         self.started = self.reported = time.monotonic()
         if done:
@@ -201,7 +207,8 @@ class Progress:
         rate = (done - self.first) / (now - self.started)
         left_s = (self.total - done) / rate if rate else math.inf
         print(
-            f"{done}/{self.total} responses, {rate:.2f} per s, {left_s:.0f} s left",
+            f"{done}/{self.total} responses, {rate:.2f} per s, {left_s:.0f} s left"
+            f"{describe(self.sensors.sample())}",
             file=sys.stderr,
             flush=True,
         )

@@ -25,6 +25,7 @@ from runner.executor import execute
 from runner.host import host_facts, set_environment
 from runner.journal import JOURNAL, Journal, Log, read_record, write_record
 from runner.options import OptionError
+from runner.sensors import Sensors
 
 REFUSALS = (CanaryFailure, CheckFailure, OptionError)
 """What stops a cell before it measures anything; all else is a failure."""
@@ -65,6 +66,7 @@ class Session:
         self.counts: dict[str, int] = {}
         self.environment: dict[str, Any] = {}
         self.timing: dict[str, float] = {}
+        self.sensors = Sensors()
 
     def run(self, requests_path: Path, model: Path) -> None:
         """Check, load, pass the canary, measure; raises what stops or breaks the run."""
@@ -81,10 +83,12 @@ class Session:
         try:
             backend = self._load(model)
             self._pass_canary(backend, writes=any(r.kind == "generate" for r in requests))
+            self.sensors.sample()
             started = time.monotonic()
-            execute(backend, requests, journal, spec.request_timeout_s)
+            execute(backend, requests, journal, spec.request_timeout_s, self.sensors)
             self.timing["run_s"] = time.monotonic() - started
             self.timing["request_tokens"] = float(_count_tokens(requests))
+            self.sensors.sample()
         finally:
             self.counts = dict(Counter(journal.done.values()))
             journal.close()
@@ -123,7 +127,7 @@ class Session:
             responses_sha256=file_sha256(journal) if journal.exists() else None,
             canary=self.canary,
             environment=self.environment,
-            timing=self.timing,
+            timing={**self.timing, **self.sensors.summary()},
             started_utc=self.started_utc,
             ended_utc=_now(),
         )

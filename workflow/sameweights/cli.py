@@ -39,7 +39,15 @@ def run_cell(
     spec = extract_spec(specs, run, out / "cell.json")
     device = Registry(devices, DeviceEntry).get(spec.device, run)
     transport = connect(spec.device, device, workdir, environment=environment or None)
-    record = run_on_device(transport, runner, out / "cell.json", requests, model, out)
+    record = run_on_device(
+        transport,
+        runner,
+        out / "cell.json",
+        requests,
+        model,
+        out,
+        show=lambda progress: typer.echo(f"{spec.device}: {progress} ({run})"),
+    )
     reason = f": {record.reason}" if record.reason else ""
     typer.echo(f"{run}: {record.outcome} {record.counts or ''}{reason}")
 

@@ -1,4 +1,4 @@
-"""Commands about devices: devices, probe, pin, provision, clean."""
+"""Commands about devices: devices, progress, probe, pin, provision, clean."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from sameweights.errors import UserError
 from sameweights.registry import BackendEntry, DeviceEntry, Registry
+from sameweights.remote.board import show_board
 from sameweights.remote.connect import (
     KNOWN_HOSTS,
     connect,
@@ -63,6 +65,15 @@ def show_devices(
         typer.echo(f"{name:{width}}  {entries[name].transport:5}  {mark}  {text}")
     if not all(good for good, _ in states.values()):
         raise typer.Exit(1)
+
+
+@app.command("progress")
+def show_progress(
+    results: Annotated[Path, typer.Argument()] = Path("results"),
+    watch: Annotated[bool, typer.Option("--watch", help="repaint until all runs ended")] = False,
+) -> None:
+    """Show one line a device: runs ended, items done, rate, time left, temperature, power."""
+    show_board(results, watch, Console(highlight=False))
 
 
 @app.command("probe")

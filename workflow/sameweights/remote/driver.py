@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from runner.contract import (
 )
 from sameweights.remote.agent import EXIT_DISK_FULL
 from sameweights.remote.probe import require_mode
+from sameweights.remote.progress import Progress, reporting
 from sameweights.remote.transport import Parcel, Transport, TransportError
 
 EXIT_NO_PROGRAM = 127
@@ -31,9 +33,11 @@ def run_on_device(
     requests: Path,
     model_dir: Path,
     out: Path,
+    show: Callable[[Progress], object] = lambda _: None,
 ) -> RunRecord:
     """Run a cell and bring responses.jsonl and run.json into `out`; always leaves a run.json.
 
+    `show` is called now and then with how far the run is.
     Work on the device lies under the cell's identity: what was measured before is not measured
     again. A broken device or a result that breaks the contract gives outcome `failed`.
     """
@@ -43,7 +47,7 @@ def run_on_device(
     log = out / "runner.log"
     try:
         record = _push_run_fetch(
-            transport, runner_pyz, spec, cell_json, requests, model_dir, out, log
+            transport, runner_pyz, spec, cell_json, requests, model_dir, out, log, show
         )
     except (TransportError, ContractError, OSError, ValueError) as error:
         record = RunRecord(
@@ -76,6 +80,7 @@ def _push_run_fetch(
     model_dir: Path,
     out: Path,
     log: Path,
+    show: Callable[[Progress], object],
 ) -> RunRecord:
     folder = f"cells/{spec.identity}"
     require_mode(transport, out)
@@ -86,7 +91,8 @@ def _push_run_fetch(
         Parcel(cell_json, f"{folder}/cell.json"),
     )
     arguments = ["run", "--cell", cell, "--requests", remote_requests, "--model", model]
-    code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
+    with reporting(log, show):
+        code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
     if code == EXIT_DISK_FULL:
         raise TransportError(f"{spec.device}: its disk is full; what was measured is kept there")
     if code == EXIT_LOCKED:
