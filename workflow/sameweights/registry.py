@@ -61,6 +61,19 @@ class ModelEntry(Closed):
     license: str | None = None
 
 
+class Container(Closed):
+    """An image by content, and what it may see: its name's digest, or the image id itself."""
+
+    image: str = Field(pattern=r"^([a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}$")
+    engine: str = Field(default="docker", pattern=r"^(/[A-Za-z0-9._/-]+/)?(docker|podman)$")
+    gpu: Literal["none", "nvidia", "jetson"] = "none"
+
+    @property
+    def kind(self) -> str:
+        """docker or podman, without the folder."""
+        return Path(self.engine).name
+
+
 class DeviceEntry(Closed):
     """One machine in one fixed power, clock and instruction-set mode.
 
@@ -69,9 +82,10 @@ class DeviceEntry(Closed):
 
     For `transport: ssh`: `host` is an alias of the SSH configuration or [user@]name; `workdir`
     and a `python` with a slash are relative to the home folder and to `workdir`; `launcher`
-    stands before the Python (`[caffeinate, -i]`, or a container by digest); `system_python` runs
-    the transport's own side; `requirements` is the lock file for `python`, installed by
-    `sameweights provision`; `run_timeout_s` ends a run that hangs.
+    stands before the Python (`[caffeinate, -i]`); `container` is the image in which `python` runs,
+    in place of every environment; `system_python` runs the transport's own side; `requirements` is
+    the lock file for `python`, installed by `sameweights provision`; `run_timeout_s` ends a run
+    that hangs.
     `expect` maps a probe to the pattern its output must show before a run.
     """
 
@@ -85,6 +99,7 @@ class DeviceEntry(Closed):
     python: str | None = None
     requirements: str | None = None
     launcher: list[str] = Field(default_factory=list)
+    container: Container | None = None
     run_timeout_s: float | None = Field(default=None, gt=0)
     expect: dict[str, str] = Field(default_factory=dict)
     accelerator: Literal["cpu", "cuda", "mps", "metal"] = "cpu"
@@ -95,6 +110,12 @@ class DeviceEntry(Closed):
     threads: int = Field(default=1, ge=1)
     slots: int = Field(default=1, ge=1)
     requires_cpu_flags: list[str] = Field(default_factory=list)
+
+    @property
+    def run_env(self) -> dict[str, str]:
+        """The environment of a run; an image is part of it, and so of the cell's identity."""
+        image = {"SAMEWEIGHTS_IMAGE": self.container.image} if self.container else {}
+        return {**self.env, **image}
 
 
 class BackendEntry(Closed):

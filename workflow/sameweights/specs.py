@@ -36,7 +36,7 @@ def specify_run(
         adapter=backend.adapter,
         options=backend.options,
         recipe=precision.recipe,
-        env=device.env,
+        env=device.run_env,
         threads=device.threads,
         files=manifest["files"],
         requests_sha256=requests_sha256,

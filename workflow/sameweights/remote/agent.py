@@ -232,7 +232,8 @@ def state_of(job: str) -> tuple[str, int | None]:
 def start(name: str) -> None:
     """Start the job read from stdin, unless it runs already or has ended with 0.
 
-    Reads one line {"argv", "env", "timeout_s", "max_log_bytes", "attempt"}.
+    Reads one line {"argv", "env", "timeout_s", "max_log_bytes", "attempt"}, and perhaps
+    "around": a command run before and after the job, to remove what an earlier one left.
     """
     job = f"{JOBS}/{checked(name)}"
     spec = json.loads(listen())
@@ -277,7 +278,9 @@ def detach(job: str, spec: dict, lock: int) -> None:  # type: ignore[type-arg]
             rc.write(" " * RC_BYTES)
             rc.flush()
             os.fsync(rc.fileno())
+            tidy(spec)
             code = supervise(job, spec, lock)
+            tidy(spec)
             rc.seek(0)
             rc.write(str(code).ljust(RC_BYTES))
             rc.flush()
@@ -332,6 +335,12 @@ def supervise(job: str, spec: dict, lock: int) -> int:  # type: ignore[type-arg]
     if code != 0 and full:
         return EXIT_DISK_FULL
     return code if code >= 0 else 128 - code
+
+
+def tidy(spec: dict) -> None:  # type: ignore[type-arg]
+    """Run the job's "around" command; whether there was anything to remove does not matter."""
+    if "around" in spec:
+        find_facts({"around": spec["around"]})
 
 
 def keep(log, data: bytes) -> bool:  # type: ignore[no-untyped-def]

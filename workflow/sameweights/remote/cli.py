@@ -22,7 +22,7 @@ from sameweights.remote.connect import (
 )
 from sameweights.remote.hostkeys import pin_host_key
 from sameweights.remote.probe import PROBES, read_facts, require_mode
-from sameweights.remote.provision import Environment, provision
+from sameweights.remote.provision import Environment, provision, provision_image
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -114,6 +114,9 @@ def provision_device(
         Path | None, typer.Option(help="lock file; the entry's 'requirements' if left out")
     ] = None,
     wheels: Annotated[Path | None, typer.Option(help="folder of wheels, for offline use")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="archive of the device's container image")
+    ] = None,
     system_site_packages: Annotated[
         bool, typer.Option(help="let the environment see the system's packages (TensorRT)")
     ] = False,
@@ -122,8 +125,14 @@ def provision_device(
     known_hosts: KnownHosts = KNOWN_HOSTS,
     work: Work = WORK,
 ) -> None:
-    """Install the locked environment on a device; does nothing where it is up to date."""
+    """Install the locked environment, or the image, on a device; up to date: nothing to do."""
     entry = _entry(name, devices)
+    work.mkdir(parents=True, exist_ok=True)
+    log = work / f"{name}.provision.log"
+    if entry.container is not None:
+        provision_image(connect_ssh(name, entry, known_hosts), image, log)
+        typer.echo(log.read_text(encoding="utf-8", errors="replace").strip())
+        return
     if backend is not None:
         asked = Registry(backends, BackendEntry).get(backend, "backend")
         if asked.environment is None:
@@ -135,8 +144,6 @@ def provision_device(
         raise UserError(f"device {name!r}: keys 'requirements' and 'python' are needed")
     # The environment's own Python does not exist yet: the system's makes it.
     bare = entry.model_copy(update={"python": None, "launcher": [], "run_timeout_s": None})
-    work.mkdir(parents=True, exist_ok=True)
-    log = work / f"{name}.provision.log"
     environment = Environment(entry.python, lock, wheels, system_site_packages)
     try:
         provision(connect_ssh(name, bare, known_hosts), environment, log)

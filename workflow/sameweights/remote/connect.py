@@ -36,6 +36,8 @@ def connect(
 
 def in_environment(device: DeviceEntry, name: str, local_workdir: Path) -> DeviceEntry:
     """Return the device with the Python of `envs/<name>`; local devices share the hub's."""
+    if device.container is not None:
+        return device  # the image is the environment
     python = f"envs/{name}/bin/python"
     if device.transport == "local":
         python = str(environment_python(local_workdir.parent / "envs" / name))
@@ -47,8 +49,9 @@ def connect_ssh(name: str, device: DeviceEntry, known_hosts: Path = KNOWN_HOSTS)
     return SshTransport(
         endpoint_of(name, device, known_hosts),
         python=device.python or device.system_python,
-        env=device.env,
+        env=device.run_env,
         launcher=device.launcher,
+        container=device.container,
         timeout_s=device.run_timeout_s,
         expect=device.expect,
     )

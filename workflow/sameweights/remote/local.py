@@ -31,6 +31,10 @@ class LocalTransport:
         self.python = python or sys.executable
         self.workdir.mkdir(parents=True, exist_ok=True)
 
+    def interpreter(self) -> list[str]:
+        """Return the Python that runs the runner."""
+        return [self.python]
+
     def push(self, *parcels: Parcel) -> list[str]:
         """Copy files (a folder stays where it is: it is on this disk already)."""
         return [self._copy(parcel.source, parcel.target) for parcel in parcels]

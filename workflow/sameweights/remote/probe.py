@@ -12,7 +12,7 @@ from sameweights.errors import UserError, did_you_mean
 from sameweights.remote.transport import Transport, TransportError
 
 PYTHON = "{python}"
-"""Stands for the device's own interpreter in a probe."""
+"""As a first word it stands for the device's own interpreter, in its container if it has one."""
 
 MATMUL = """\
 import numpy
@@ -76,12 +76,11 @@ def read_facts(transport: Transport, names: Mapping[str, Any] = PROBES) -> Facts
     for name in names:
         if name not in PROBES:
             raise UserError(f"probe {name!r} does not exist{did_you_mean(name, PROBES)}")
-    return transport.facts(
-        {
-            name: [transport.python if word == PYTHON else word for word in PROBES[name]]
-            for name in names
-        }
-    )
+    asked = {name: PROBES[name] for name in names}
+    if any(words[0] == PYTHON for words in asked.values()):
+        python = transport.interpreter()
+        asked = {n: [*python, *w[1:]] if w[0] == PYTHON else w for n, w in asked.items()}
+    return transport.facts(asked)
 
 
 def require_mode(transport: Transport, out: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from runner.contract import digest, file_sha256
 from sameweights.errors import UserError
+from sameweights.remote.container import inspect_words, require_archive
 from sameweights.remote.ssh import SshTransport
 from sameweights.remote.transport import Parcel, TransportError
 
@@ -55,3 +56,34 @@ def provision(transport: SshTransport, environment: Environment, log: Path) -> N
         raise TransportError(
             f"device {transport.device!r}: provision: ended with code {code}; see {log}"
         )
+
+
+def provision_image(transport: SshTransport, archive: Path | None, log: Path) -> None:
+    """Load the device's image from an archive, unless it is there.
+
+    Raises UserError when it is needed and not given, TransportError when the archive holds
+    another image or cannot be loaded.
+    """
+    container = transport.container
+    assert container is not None
+    if _has_image(transport):
+        log.write_text(f"{container.image} is up to date\n", encoding="utf-8")
+        return
+    (target,) = transport.push(
+        Parcel(require_archive(transport.device, container, archive), "image.tar")
+    )
+    # A job that ended well is not repeated, but the image may be gone: another job each time.
+    attempt = {"SAMEWEIGHTS_ATTEMPT": secrets.token_hex(4)}
+    loader = SshTransport(transport.client.endpoint, python=container.engine, env=attempt)
+    code = loader.run(["load", "--input", target], log)
+    if code != 0 or not _has_image(transport):
+        raise TransportError(
+            f"device {transport.device!r}: provision: {container.kind} load ended with code {code},"
+            f" and {container.image} is not there; see {log}"
+        )
+
+
+def _has_image(transport: SshTransport) -> bool:
+    assert transport.container is not None
+    facts = transport.facts({"image": inspect_words(transport.container)})
+    return bool(facts["image"]["exit_code"] == 0)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from runner.contract import digest, file_sha256
+from sameweights.registry import Container
 from sameweights.remote.client import ConnectionLost, Endpoint, Session, SshClient
+from sameweights.remote.container import PLACE_PROBES, Place, container_words, remove_words
 from sameweights.remote.interrupts import cancelling
 from sameweights.remote.transport import Parcel, TransportError
 
@@ -32,8 +34,8 @@ T = TypeVar("T")
 class SshTransport:
     """One device over SSH; see agent.py for its other side.
 
-    `env` is set for every process there, `launcher` stands before the Python (caffeinate, a
-    container), `timeout_s` ends a job that hangs.
+    `env` is set for every job, `launcher` stands before the Python (caffeinate), `container` is
+    the image in which the Python runs, `timeout_s` ends a job that hangs.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class SshTransport:
         timeout_s: float | None = None,
         expect: Mapping[str, str] | None = None,
         delays_s: Sequence[float] = DELAYS_S,
+        container: Container | None = None,
     ) -> None:
         self.client = SshClient(endpoint)
         self.device = endpoint.device
@@ -52,6 +55,8 @@ class SshTransport:
         self.expect: Mapping[str, str] = expect or {}
         self._program = [*launcher, python]
         self.env = dict(env or {})
+        self.container = container
+        self._place: Place | None = None
         self.timeout_s = timeout_s
         self._delays_s = delays_s
         self._reached = False
@@ -93,12 +98,18 @@ class SshTransport:
         The same arguments are the same job: one that runs is joined, one that ended with 0 is
         not repeated. A signal to the hub cancels it on the device.
         """
-        job = {
+        job: dict[str, Any] = {
             "argv": [*self._program, *arguments],
             "env": self.env,
             "timeout_s": self.timeout_s,
             "max_log_bytes": MAX_LOG_BYTES,
         }
+        if self.container:
+            inside = f"sameweights-{digest([self.device, self.container.image, *arguments])[:16]}"
+            job["argv"] = [*self.interpreter(inside), *arguments]
+            job["env"] = {}
+            # A container outlives a client that was killed: remove it before and after.
+            job["around"] = remove_words(self.container, inside)
         name, attempt = digest(job)[:32], secrets.token_hex(8)
         line = json.dumps({**job, "attempt": attempt}).encode() + b"\n"
         with cancelling(lambda: self._cancel(name, attempt)):
@@ -112,6 +123,15 @@ class SshTransport:
             f"device {self.device!r}: run: the job vanished {MAX_LOSSES} times; was the device"
             " rebooted, out of memory, or does logind kill processes at logout (enable linger)?"
         )
+
+    def interpreter(self, name: str | None = None) -> list[str]:
+        """Return the words of the device's Python; `name` is for its container, if it has one."""
+        if self.container is None:
+            return [self.python]
+        if self._place is None:
+            self._place = Place.read(self.device, self.facts(PLACE_PROBES))
+        words = container_words(self.container, self.python, self.env, self._place, name)
+        return [*self._program[:-1], *words]
 
     def _follow(self, name: str, output: BinaryIO) -> int | None:
         """Copy the log as it grows; return the exit code, or None when the job was lost."""

@@ -31,8 +31,11 @@ class Transport(Protocol):
     """
 
     device: str
-    python: str
     expect: Mapping[str, str]
+
+    def interpreter(self) -> list[str]:
+        """Return the words that start the device's Python, for probes."""
+        ...
 
     def push(self, *parcels: Parcel) -> list[str]:
         """Make files and folders available on the device; return their paths there."""
