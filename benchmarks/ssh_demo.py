@@ -1,6 +1,6 @@
 """Run a matrix twice, all local and with two devices behind a real sshd, and compare bit for bit.
 
-Usage: python benchmarks/ssh_demo.py FOLDER [--config config/smoke.yaml] [--remote cpu-sse ...]
+Usage: python benchmarks/ssh_demo.py FOLDER [--limit 4] [--config config/smoke.yaml]
 Each side is a copy of the repository's tracked files below FOLDER, run by the literal command
 `snakemake --profile local`. In the copy `ssh` the remote devices' entries get `transport: ssh` and
 a loopback server; nothing else differs. Every response must
@@ -56,10 +56,16 @@ def make_remote(repository: Path, device: str, sshd: LoopbackSshd) -> None:
     pin_host_key(endpoint_of(device, read_entry(path, DeviceEntry), known_hosts))
 
 
-def run_matrix(repository: Path, config: str) -> Path:
-    """Run the matrix there; return its results folder."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def run_matrix(repository: Path, config: str, limit: int | None) -> Path:
+    """Run the matrix there, with the copy's own code; return its results folder."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(repository / "workflow"),
+    }
     command = ["snakemake", "--profile", "local", "--configfile", config]
+    if limit is not None:
+        command += ["--config", f"limit={limit}"]
     subprocess.run(command, cwd=repository, env=environment, check=True)
     return repository / yaml.safe_load((repository / config).read_text()).get("results", "results")
 
@@ -95,6 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--config", default="config/config.yaml")
+    parser.add_argument("--limit", type=int, help="items of each task; all of the config's if out")
     parser.add_argument("--remote", nargs="+", default=["cpu-avx2", "cpu-sse"])
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -104,7 +111,9 @@ def main() -> int:
     with LoopbackSshd(folder / "sshd") as sshd:
         for device in options.remote:
             make_remote(sides["ssh"], device, sshd)
-        results = {side: run_matrix(path, options.config) for side, path in sides.items()}
+        results = {
+            side: run_matrix(path, options.config, options.limit) for side, path in sides.items()
+        }
     good = compare(results["local"], results["ssh"])
     print("all runs are equal" if good else "runs differ")
     return 0 if good else 1

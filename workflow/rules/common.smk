@@ -111,6 +111,11 @@ def converter_environment(converter):
     return min(filter(None, names), default=None)
 
 
+def option(name, value):
+    """Return an option and its value as words of a command line; no words without a value."""
+    return [name, value] if value else []
+
+
 def environment_of(wildcards):
     """Return the environment that a run needs on this machine; a remote device has its own."""
     device = REGISTRIES.devices.get(cell_of(wildcards).device, "devices")

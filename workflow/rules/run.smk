@@ -45,11 +45,12 @@ rule run_cell:
     params:
         workdir=LAYOUT.results / "devices",
         out=subpath(output.record, parent=True),
-        environment=lambda w: backend_of(w).environment or "",
+        # As a list: an empty word would vanish in quoting and leave its option without a value.
+        environment=lambda w: option("--environment", backend_of(w).environment),
     message:
         "Run {wildcards.run}"
     shell:
         "sameweights run-cell --run {wildcards.run:q} --specs {input.specs:q}"
         " --requests {input.requests:q} --model {input.model:q} --runner {input.runner:q}"
         " --devices config/devices --workdir {params.workdir:q} --out {params.out:q}"
-        " --environment {params.environment:q} 2>&1 | tee {log:q}"
+        " {params.environment:q} 2>&1 | tee {log:q}"
