@@ -259,3 +259,20 @@ def test_prints_dark_ink_on_white_from_the_dark_theme(browser: Any, report: Path
 def test_verdict_names_both_ends(report: Path) -> None:
     verdict = (report.parent / "verdict.txt").read_text()
     assert verdict.count("\n") == 1 and REFERENCE in verdict and TARGET in verdict
+
+
+def test_a_number_leads_to_its_rows_by_keyboard(view: View) -> None:
+    number = view.page.locator("dl.facts button.number").nth(2)
+    number.focus()
+    view.page.keyboard.press("Enter")
+    assert view.page.locator("#number").is_visible()
+    facts = view.page.locator("#number-facts").text_content()
+    assert "noise floor" in facts and "n = " in facts and "interval" in facts
+    sql = view.page.locator("#number-sql").text_content()
+    assert sql.startswith("SELECT *, delta AS value\nFROM paired_items('toy/")
+    view.page.keyboard.press("Enter")
+    view.page.wait_for_function("document.getElementById('number-said').textContent !== ''")
+    view.page.keyboard.press("Escape")
+    assert view.page.locator("#number").is_hidden()
+    assert number.evaluate("node => node === document.activeElement")
+    assert view.problems == []

@@ -15,12 +15,13 @@ from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.items import read_changed
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs
+from sameweights.report.rows import Numbers
 from sameweights.report.split import read_split
 from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
 from sameweights.report.trust import describe_runs, list_differences
 from sameweights.report.verdict import say_verdict
 
-SCRIPTS = ("theme.js", "tables.js", "charts.js", "items.js")
+SCRIPTS = ("theme.js", "tables.js", "charts.js", "items.js", "numbers.js")
 KEY_FACTS = (
     "score_a",
     "score_b",
@@ -61,8 +62,10 @@ def render_html(context: Row, assets: Path) -> str:
     texts += [(assets / name).read_text(encoding="utf-8") for name in SCRIPTS]
     scripts: list[Script] = [wrap_script(text) for text in texts]
     style = (assets / "style.css").read_text(encoding="utf-8")
-    template = _environment(assets).get_template("template.html.j2")
-    return template.render(
+    environment = _environment(assets)
+    # The templates hand in every number that they show; the last line of the page holds them.
+    environment.globals["numbers"] = Numbers(context["split_seed"])
+    return environment.get_template("template.html.j2").render(
         **context, style=style, scripts=scripts, policy=policy(scripts), dump_json=dump_json
     )
 
@@ -96,6 +99,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "verdict": say_verdict(table, split, reference, target, reasons),
         "others": [(end[1], say_verdict(table, None, *end, reasons)) for end in ends[1:]],
         "split": split,
+        "split_seed": _only_seed(cells, reference),
         "reference": reference,
         "target": target,
         "notes": _notes(meta["devices"]),
@@ -109,6 +113,12 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "runs": describe_runs(runs),
         "charts": _charts(split, *choose_points(table, references), changed["items"]),
     }
+
+
+def _only_seed(cells: list[Row], reference: str) -> int | None:
+    """The seed of the explained model, where it has one."""
+    seeds = {cell["seed"] for cell in cells if cell["model"] == reference.split("/")[0]}
+    return seeds.pop() if len(seeds) == 1 else None
 
 
 @cache
