@@ -6,14 +6,15 @@ const said = document.getElementById("number-said");
 let opener = null;
 
 function spelled(value) {
-  return value === null ? "unknown" : Number(value.toPrecision(4)).toString();
+  return Number(value.toPrecision(4)).toString();
 }
 
 function describe({ n, n_planned, estimate, lo, hi, noise_floor, noise_floor_hi }) {
   const interval = lo === null ? "" : `, 95% interval ${spelled(lo)} to ${spelled(hi)}`;
   const limit = noise_floor_hi === null ? "" : `, on similar items at most ${spelled(noise_floor_hi)}`;
-  return `${spelled(estimate)}${interval}; n = ${n} of ${n_planned} planned items; noise floor `
-    + `${spelled(noise_floor)}${limit}.`;
+  // Only shares of items have a floor of their own; where it is missing, no cell was run twice.
+  const floor = noise_floor === null ? "" : `; noise floor ${spelled(noise_floor)}${limit}`;
+  return `${spelled(estimate)}${interval}; n = ${n} of ${n_planned} planned items${floor}.`;
 }
 
 function show(button) {

@@ -262,14 +262,14 @@ def test_verdict_names_both_ends(report: Path) -> None:
 
 
 def test_a_number_leads_to_its_rows_by_keyboard(view: View) -> None:
-    number = view.page.locator("dl.facts button.number").nth(2)
+    number = view.page.locator("dl.facts button.number").nth(3)
     number.focus()
     view.page.keyboard.press("Enter")
     assert view.page.locator("#number").is_visible()
     facts = view.page.locator("#number-facts").text_content()
     assert "noise floor" in facts and "n = " in facts and "interval" in facts
     sql = view.page.locator("#number-sql").text_content()
-    assert sql.startswith("SELECT *, delta AS value\nFROM paired_items('toy/")
+    assert sql.startswith("SELECT *, churn_tokens AS value\nFROM paired_items('toy/")
     view.page.keyboard.press("Enter")
     view.page.wait_for_function("document.getElementById('number-said').textContent !== ''")
     view.page.keyboard.press("Escape")

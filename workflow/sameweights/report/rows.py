@@ -72,8 +72,7 @@ def pair_rows(row: Mapping[str, Any]) -> str:
     return (
         f"SELECT *, {column} AS value\n"
         f"FROM {_pair(row['cell_a'], row['cell_b'])}\n"
-        f"{_scope(row)}"
-        f"  AND status = 'ok' AND {column} IS NOT NULL\n"
+        f"{_scope(row)}status = 'ok' AND {column} IS NOT NULL\n"
         "ORDER BY value DESC, task, doc_id;"
     )
 
@@ -129,6 +128,6 @@ def _pair(cell_a: str, cell_b: str) -> str:
 
 def _scope(row: Mapping[str, Any]) -> str:
     if (row["task"], row["filter"], row["metric"]) == ALL:
-        return "JOIN primary_metrics USING (task, filter, metric)\nWHERE true\n"
+        return "JOIN primary_metrics USING (task, filter, metric)\nWHERE "
     names = ("task", "filter", "metric")
-    return "WHERE " + " AND ".join(f"{name} = {quote(row[name])}" for name in names) + "\n"
+    return "WHERE " + " AND ".join(f"{name} = {quote(row[name])}" for name in names) + "\n  AND "
