@@ -21,6 +21,7 @@ rule all:
 
 
 include: "workflow/rules/prepare.smk"
+include: "workflow/rules/engine.smk"
 include: "workflow/rules/run.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/warehouse.smk"

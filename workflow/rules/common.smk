@@ -32,6 +32,8 @@ wildcard_constraints:
     seed=r"\d+",
     converter=r"[a-z][a-z0-9_]*",
     precision=r"[^/]+",
+    device=r"[^/]+",
+    backend=r"[^/]+",
     run=r"[^/]+/[^/]+/[^/]+/[^/]+/s\d+/r\d+",
 
 
@@ -60,6 +62,12 @@ def takes_slot(device):
     return lambda wildcards: int(cell_of(wildcards).device == device)
 
 
+def builds_on(device):
+    """Return a resource function: 1 for an engine of this device, 0 for others."""
+    return lambda wildcards: int(wildcards.device == device)
+
+
+BUILD_SLOTS = {slot_of(name): builds_on(name) for name in DEVICES}
 SLOTS = {slot_of(name): takes_slot(name) for name in DEVICES}
 
 
@@ -70,6 +78,13 @@ def of_cell(path_of):
 
 def backend_of(wildcards):
     return REGISTRIES.backends.get(cell_of(wildcards).backend, "backends")
+
+
+def engine_of(wildcards):
+    """Return the record of the engine that a run needs, if any."""
+    cell = cell_of(wildcards)
+    name = f"{cell.model}/{cell.device}/{cell.backend}/{cell.precision}"
+    return [LAYOUT.engine(name)] if backend_of(wildcards).engine else []
 
 
 def weights_of(wildcards):
@@ -116,14 +131,19 @@ def option(name, value):
     return [name, value] if value else []
 
 
+def local_environment(device, backend):
+    """Return the environment of a backend on this machine; a remote device has its own."""
+    local = REGISTRIES.devices.get(device, "devices").transport == "local"
+    environment = REGISTRIES.backends.get(backend, "backends").environment
+    return environment_markers(environment) if local else []
+
+
 def environment_of(wildcards):
-    """Return the environment that a run needs on this machine; a remote device has its own."""
-    device = REGISTRIES.devices.get(cell_of(wildcards).device, "devices")
-    return (
-        environment_markers(backend_of(wildcards).environment)
-        if device.transport == "local"
-        else []
-    )
+    return local_environment(cell_of(wildcards).device, cell_of(wildcards).backend)
+
+
+def engine_environment(wildcards):
+    return local_environment(wildcards.device, wildcards.backend)
 
 
 def files_of_runs(name, model=None, seed=None):

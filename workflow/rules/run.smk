@@ -31,6 +31,7 @@ rule run_cell:
         requests=of_cell(LAYOUT.requests_jsonl),
         model=weights_of,
         environment=environment_of,
+        engine=engine_of,
         runner=ancient(LAYOUT.runner),
     output:
         cell=LAYOUT.run("{run}") / "cell.json",
@@ -47,10 +48,11 @@ rule run_cell:
         out=subpath(output.record, parent=True),
         # As a list: an empty word would vanish in quoting and leave its option without a value.
         environment=lambda w: option("--environment", backend_of(w).environment),
+        engine=lambda w: option("--engine", next(map(str, engine_of(w)), None)),
     message:
         "Run {wildcards.run}"
     shell:
         "sameweights run-cell --run {wildcards.run:q} --specs {input.specs:q}"
         " --requests {input.requests:q} --model {input.model:q} --runner {input.runner:q}"
         " --devices config/devices --workdir {params.workdir:q} --out {params.out:q}"
-        " {params.environment:q} 2>&1 | tee {log:q}"
+        " {params.environment:q} {params.engine:q} 2>&1 | tee {log:q}"

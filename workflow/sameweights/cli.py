@@ -29,8 +29,10 @@ def run_cell(
     workdir: Annotated[Path, typer.Option(help="where local devices keep their work")],
     out: Annotated[Path, typer.Option(help="folder of the run's results")],
     environment: Annotated[str, typer.Option(help="the backend's own environment, if any")] = "",
+    engine: Annotated[str, typer.Option(help="record of the run's engine, if it needs one")] = "",
 ) -> None:
     """Execute one run on its device and fetch its results."""
+    from sameweights.engines import why_no_engine
     from sameweights.registry import DeviceEntry, Registry
     from sameweights.remote.connect import connect
     from sameweights.remote.driver import run_on_device
@@ -39,6 +41,7 @@ def run_cell(
     spec = extract_spec(specs, run, out / "cell.json")
     device = Registry(devices, DeviceEntry).get(spec.device, run)
     transport = connect(spec.device, device, workdir, environment=environment or None)
+    refusal = why_no_engine(Path(engine) if engine else None)
     record = run_on_device(
         transport,
         runner,
@@ -46,10 +49,36 @@ def run_cell(
         requests,
         model,
         out,
+        refusal,
         show=lambda progress: typer.echo(f"{spec.device}: {progress} ({run})"),
     )
     reason = f": {record.reason}" if record.reason else ""
     typer.echo(f"{run}: {record.outcome} {record.counts or ''}{reason}")
+
+
+@app.command("build-engine")
+def build_engine(
+    engine: Annotated[str, typer.Option(help="<model>/<device>/<backend>/<precision>")],
+    specs: Annotated[Path, typer.Option(help="specs.json of the model and a seed")],
+    model: Annotated[Path, typer.Option(help="model folder")],
+    runner: Annotated[Path, typer.Option(help="packed runner")],
+    devices: Annotated[Path, typer.Option(help="registry folder of devices")],
+    calibrations: Annotated[Path, typer.Option(help="folder of calibration texts")],
+    workdir: Annotated[Path, typer.Option(help="where local devices keep their work")],
+    out: Annotated[Path, typer.Option(help="record of the engine")],
+    environment: Annotated[str, typer.Option(help="the backend's own environment, if any")] = "",
+) -> None:
+    """Build one engine on its device; the engine stays there, its record comes back."""
+    from sameweights.engines import build_on_device
+    from sameweights.registry import DeviceEntry, Registry
+    from sameweights.remote.connect import connect
+
+    name = engine.split("/")[1]
+    device = Registry(devices, DeviceEntry).get(name, engine)
+    transport = connect(name, device, workdir, environment=environment or None)
+    record = build_on_device(transport, runner, specs, engine, model, calibrations, out)
+    reason = f": {record['reason']}" if record["reason"] else ""
+    typer.echo(f"{engine}: {record['outcome']}{reason}")
 
 
 @app.command("check-cells")

@@ -19,8 +19,12 @@ def list_outcomes(results: Path) -> Iterator[tuple[str, RunRecord]]:
 def forget_failed_runs(results: Path, runs: list[str]) -> list[str]:
     """Delete run.json of runs whose device or runner broke, so that they run again.
 
-    A failure is no measurement: unlike a stopped cell it may be gone next time. Returns their ids.
+    A failure is no measurement: unlike a stopped cell it may be gone next time. So it is with an
+    engine that was not built. Returns the runs' ids.
     """
+    for path in sorted((results / "engines").rglob("engine.json")):
+        if json.loads(path.read_bytes()).get("outcome") == "failed":
+            path.unlink()
     forgotten = []
     for run in runs:
         path = results / "cells" / run / "run.json"

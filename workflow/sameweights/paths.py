@@ -60,6 +60,10 @@ class Layout:
         """Folder of one run, `<model>/<device>/<backend>/<precision>/s<seed>/r<replicate>`."""
         return self.results / "cells" / run
 
+    def engine(self, engine: str) -> Path:
+        """Record of one engine, `<model>/<device>/<backend>/<precision>`."""
+        return self.results / "engines" / engine / "engine.json"
+
     @property
     def runner(self) -> Path:
         return self.results / "runner.pyz"

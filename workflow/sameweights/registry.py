@@ -123,7 +123,7 @@ class BackendEntry(Closed):
 
     `requirements` is the lock file of an environment of its own, `envs/<its name>` on a device;
     without it the device's own Python runs. `artifact` names the converter whose output it loads
-    in place of the model's folder.
+    in place of the model's folder. `engine` says that its device builds an engine first.
     """
 
     description: str
@@ -133,6 +133,7 @@ class BackendEntry(Closed):
         default=None, pattern=r"^config/requirements/[a-z0-9][a-z0-9.-]*\.txt$"
     )
     artifact: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_]*$")
+    engine: bool = False
 
     @property
     def environment(self) -> str | None:

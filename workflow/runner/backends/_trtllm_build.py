@@ -90,6 +90,7 @@ class Builder:
     def _convert(self, calibration: Path | None) -> tuple[Path, dict[str, Any]]:
         """Return the checkpoint and how it was made; one serves all builds of a recipe."""
         script = converter_of(Path(self.options["examples"]), self.model_dir, self.recipe)
+        texts = self._calibration_folder(calibration)
         facts = {
             "converter": script.as_posix(),
             "converter_sha256": file_sha256(script),
@@ -106,7 +107,6 @@ class Builder:
                 return folder, made
             self.log(f"{folder}: changed since it was made; converting again")
         shutil.rmtree(folder, ignore_errors=True)
-        texts = self._calibration_folder(calibration)
         arguments = convert_arguments(self.recipe, self.model_dir, folder, texts)
         self._run([sys.executable, str(script)], arguments)
         made = {"made": "here", **facts, "files": hash_files(folder)}

@@ -33,10 +33,12 @@ def run_on_device(
     requests: Path,
     model_dir: Path,
     out: Path,
+    refusal: str | None = None,
     show: Callable[[Progress], object] = lambda _: None,
 ) -> RunRecord:
     """Run a cell and bring responses.jsonl and run.json into `out`; always leaves a run.json.
 
+    `refusal` says why the run cannot be tried (its engine was not built): it fails with that.
     `show` is called now and then with how far the run is.
     Work on the device lies under the cell's identity: what was measured before is not measured
     again. A broken device or a result that breaks the contract gives outcome `failed`.
@@ -46,6 +48,8 @@ def run_on_device(
     spec = CellSpec.from_json(json.loads(cell_json.read_bytes()))
     log = out / "runner.log"
     try:
+        if refusal is not None:
+            raise TransportError(refusal)
         record = _push_run_fetch(
             transport, runner_pyz, spec, cell_json, requests, model_dir, out, log, show
         )
