@@ -15,7 +15,7 @@ from tests.contract.trtllm_stub import EXAMPLES, open_on_stub
 
 from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec
-from sameweights.artifacts import onnx, openvino
+from sameweights.artifacts import gguf, onnx, openvino
 
 WINDOW = 64
 EOS_PROMPT = "the end"
@@ -185,6 +185,7 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "torch-shared": ("torch", {"batch_size": 3, "scoring": "shared"}),
     "onnxruntime": ("onnxruntime", {"batch_size": 3}),
     "openvino": ("openvino", {"batch_size": 3}),
+    "llamacpp": ("llamacpp", {"n_batch": 8, "n_ubatch": 4}),
     "lmeval": (
         "lmeval",
         {"batch_size": 1, "model_args": {"device": "cpu", "add_bos_token": False}},
@@ -202,6 +203,7 @@ STUB_OPTIONS: dict[str, dict[str, Any]] = {
 CONVERTED: dict[str, tuple[str, Callable[..., Any]]] = {
     "onnxruntime": ("onnxruntime", onnx.convert),
     "openvino": ("openvino", openvino.convert),
+    "llamacpp": ("llama_cpp", gguf.convert),
 }
 """Adapters that read a converted model: the module of their runtime, and the converter."""
 
