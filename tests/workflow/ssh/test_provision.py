@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from sameweights.errors import UserError
 from sameweights.remote.cli import app
-from sameweights.remote.probe import PROBES, read_facts
+from sameweights.remote.probe import PROBES, RUN_PROBES, read_facts
 from sameweights.remote.provision import Environment, provision
 from sameweights.remote.transport import TransportError
 
@@ -82,7 +82,19 @@ def test_a_device_out_of_its_mode_is_refused_before_anything_runs(device: Any) -
     assert "not in its mode: probe 'system' should show '^Plan9', found 'Linux" in record.reason
     assert device.starts() == []
     kept = json.loads((device.folder / "out" / "device.json").read_text())
-    assert set(kept) == {"system", "python"}
+    assert set(kept["facts"]) == {*RUN_PROBES, "python"}
+
+
+def test_a_doubtful_device_is_marked_and_its_facts_lie_with_the_run(
+    device: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hot = "    Clocks Event Reasons\\n        HW Thermal Slowdown : Active\\n"
+    monkeypatch.setitem(PROBES, "nvidia_throttle", ["printf", hot])
+    assert device.run().outcome == "complete"
+    assert "device 'box' is marked: throttled: HW Thermal Slowdown" in capsys.readouterr().err
+    kept = json.loads((device.folder / "out" / "device.json").read_text())
+    assert kept["marks"] == ["throttled: HW Thermal Slowdown"]
+    assert kept["facts"]["system"]["output"].startswith("Linux")
 
 
 def test_the_commands_work_on_a_registry(device: Any, tmp_path: Path) -> None:
@@ -105,6 +117,8 @@ def test_the_commands_work_on_a_registry(device: Any, tmp_path: Path) -> None:
     assert "SHA256:" in call("pin", "box").output
     listed = call("devices", *work)
     assert listed.exit_code == 0 and listed.output.startswith("box  ssh    ok      Python 3.")
-    assert json.loads(call("probe", "box", *work).output)["system"]["exit_code"] == 0
+    probed = json.loads(call("probe", "box", *work).output)
+    assert probed["facts"]["system"]["exit_code"] == 0
+    assert probed["summary"]["matmul_exact"] is True and probed["marks"] == []
     assert call("clean", "box", "--all").output == "box: everything removed\n"
     assert isinstance(call("probe", "bix").exception, UserError)

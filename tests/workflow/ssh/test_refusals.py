@@ -81,14 +81,14 @@ def test_a_wrong_user_is_a_failed_run_with_the_reason(own: Any) -> None:
     own.sshd.write_config("nosuchuser")
     record = own.run()
     assert record.outcome == "failed"
-    assert "'own': push" in record.reason and "login was refused" in record.reason
+    assert "'own': probe" in record.reason and "login was refused" in record.reason
 
 
 def test_no_python_is_a_failed_run_with_the_reason(own: Any) -> None:
     own.endpoint = replace(own.endpoint, python="/no/such/python")
     record = own.run()
     assert record.outcome == "failed"
-    assert "'own': push" in record.reason and "no Python '/no/such/python'" in record.reason
+    assert "'own': probe" in record.reason and "no Python '/no/such/python'" in record.reason
 
 
 def test_a_device_that_is_off_is_a_failed_run_with_the_reason(
@@ -99,7 +99,7 @@ def test_a_device_that_is_off_is_a_failed_run_with_the_reason(
     own.sshd.stop()
     record = own.run()
     assert record.outcome == "failed"
-    assert "'own': push" in record.reason and "Connection refused" in record.reason
+    assert "'own': probe" in record.reason and "Connection refused" in record.reason
 
 
 def test_somebody_elses_folder_is_not_taken_as_work_folder(device: Any) -> None:

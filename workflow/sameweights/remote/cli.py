@@ -20,8 +20,10 @@ from sameweights.remote.connect import (
     endpoint_of,
     in_environment,
 )
+from sameweights.remote.facts import find_marks, summarize
 from sameweights.remote.hostkeys import pin_host_key
-from sameweights.remote.probe import PROBES, read_facts, require_mode
+from sameweights.remote.mode import require_mode
+from sameweights.remote.probe import PROBES, read_facts
 from sameweights.remote.provision import Environment, provision, provision_image
 
 app = typer.Typer(no_args_is_help=True)
@@ -50,7 +52,7 @@ def show_devices(
     def check(name: str) -> tuple[bool, str]:
         try:
             facts = read_facts(
-                connect(name, entries[name], work, known_hosts), {"system": 0, "python": 0}
+                connect(name, entries[name], work, known_hosts), ["system", "python"]
             )
         except UserError as error:
             return False, str(error)
@@ -83,9 +85,12 @@ def show_facts(
     known_hosts: KnownHosts = KNOWN_HOSTS,
     work: Work = WORK,
 ) -> None:
-    """Print all facts of a device as JSON; exit 2 when it is not in its declared mode."""
+    """Print a device's facts, summary and marks as JSON; exit 2 out of its declared mode."""
     transport = connect(name, _entry(name, devices), work, known_hosts)
-    typer.echo(json.dumps(read_facts(transport, PROBES), indent=1, sort_keys=True))
+    facts = read_facts(transport, PROBES)
+    summary = summarize(facts)
+    record = {"facts": facts, "summary": summary, "marks": find_marks(summary)}
+    typer.echo(json.dumps(record, indent=1, sort_keys=True))
     work.mkdir(parents=True, exist_ok=True)
     require_mode(transport, work)
 

@@ -64,7 +64,7 @@ class SshClient:
     @contextmanager
     def open(self, step: str, *words: str) -> Iterator[Session]:
         """Give one agent command to a session; the block talks to it to its end."""
-        session = self._idle.pop() if self._idle else self._start()
+        session = self._idle.pop() if self._idle else self._start(step)
         session.step = step
         try:
             session.send(json.dumps(words).encode() + b"\n")
@@ -93,9 +93,9 @@ class SshClient:
             check=False,
         )
 
-    def _start(self) -> Session:
+    def _start(self, step: str) -> Session:
         python = [self.endpoint.python, "-I", "-S", "-c", LOADER, self.endpoint.workdir]
-        return Session(self.endpoint, [*self._base(), quote(python)])
+        return Session(self.endpoint, [*self._base(), quote(python)], step)
 
     def _base(self) -> list[str]:
         endpoint = self.endpoint
@@ -145,11 +145,10 @@ def quote(words: Sequence[str]) -> str:
 class Session:
     """A running agent: `send` to it, read from it; any error ends it."""
 
-    step = "connect"
-    """What it does at the moment, for messages."""
-
-    def __init__(self, endpoint: Endpoint, command: list[str]) -> None:
+    def __init__(self, endpoint: Endpoint, command: list[str], step: str) -> None:
         self.endpoint = endpoint
+        self.step = step
+        """What it does at the moment, for messages."""
         # A file and no pipe: a connection master that lives on must not hold us up.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         try:

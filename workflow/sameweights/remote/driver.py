@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +16,7 @@ from runner.contract import (
     read_responses,
 )
 from sameweights.remote.agent import EXIT_DISK_FULL
-from sameweights.remote.probe import require_mode
+from sameweights.remote.mode import require_mode
 from sameweights.remote.progress import Progress, reporting
 from sameweights.remote.transport import Parcel, Transport, TransportError
 
@@ -87,7 +88,8 @@ def _push_run_fetch(
     show: Callable[[Progress], object],
 ) -> RunRecord:
     folder = f"cells/{spec.identity}"
-    require_mode(transport, out)
+    for mark in require_mode(transport, out):
+        sys.stderr.write(f"warning: device {spec.device!r} is marked: {mark}\n")
     pyz, remote_requests, model, cell = transport.push(
         Parcel(runner_pyz, f"runner-{file_sha256(runner_pyz)[:16]}.pyz"),
         Parcel(requests, f"requests/{spec.requests_sha256}.jsonl"),

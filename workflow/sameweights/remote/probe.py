@@ -1,15 +1,12 @@
-"""What a device says about itself, and whether that is the mode that its entry declares."""
+"""What is asked of a device about itself, by name."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from sameweights.errors import UserError, did_you_mean
-from sameweights.remote.transport import Transport, TransportError
+from sameweights.remote.transport import Transport
 
 PYTHON = "{python}"
 """As a first word it stands for the device's own interpreter, in its container if it has one."""
@@ -65,14 +62,18 @@ PROBES: dict[str, list[str]] = {
 }  # fmt: skip
 """Every probe stands alone: one that is missing or fails says nothing about the others."""
 
+RUN_PROBES = [name for name, words in PROBES.items() if words[0] != PYTHON]
+"""Asked before every run: what starts no Python there, so that it takes no time."""
+
 Facts = dict[str, dict[str, Any]]
 
 
-def read_facts(transport: Transport, names: Mapping[str, Any] = PROBES) -> Facts:
+def read_facts(transport: Transport, names: Iterable[str] = PROBES) -> Facts:
     """Run the named probes; {name: {"exit_code": int or null, "output": text or "missing"}}.
 
     Raises UserError for a probe that does not exist, TransportError for a device out of reach.
     """
+    names = list(names)
     for name in names:
         if name not in PROBES:
             raise UserError(f"probe {name!r} does not exist{did_you_mean(name, PROBES)}")
@@ -81,22 +82,3 @@ def read_facts(transport: Transport, names: Mapping[str, Any] = PROBES) -> Facts
         python = transport.interpreter()
         asked = {n: [*python, *w[1:]] if w[0] == PYTHON else w for n, w in asked.items()}
     return transport.facts(asked)
-
-
-def require_mode(transport: Transport, out: Path) -> None:
-    """Refuse a device that is not in its declared mode; what it said is kept in `device.json`.
-
-    Raises TransportError naming each probe, what was declared, and what was found.
-    """
-    if not transport.expect:
-        return
-    facts = read_facts(transport, transport.expect)
-    text = json.dumps(facts, indent=1, sort_keys=True) + "\n"
-    (out / "device.json").write_text(text, encoding="utf-8")
-    wrong = [
-        f"probe {name!r} should show {pattern!r}, found {facts[name]['output'].strip()[:200]!r}"
-        for name, pattern in transport.expect.items()
-        if not re.search(pattern, str(facts[name]["output"]))
-    ]
-    if wrong:
-        raise TransportError(f"device {transport.device!r}: not in its mode: {'; '.join(wrong)}")
