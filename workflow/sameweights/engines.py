@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.contract import CellSpec, file_sha256
 from sameweights.errors import UserError
-from sameweights.remote.probe import require_mode
+from sameweights.remote.mode import require_mode
 from sameweights.remote.transport import Parcel, Transport, TransportError
 from sameweights.specs import extract_spec
 
