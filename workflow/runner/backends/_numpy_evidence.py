@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 
+from runner.backends._evidence import TOP, EvidenceLists
 from runner.contract import Request
 
-TOP = 3
 
-
-class Evidence:
-    """Collects the evidence of one request in blocks of rows."""
-
-    def __init__(self) -> None:
-        self.sha = hashlib.sha256()
-        self.token_logprobs: list[float] = []
-        self.margins: list[float] = []
-        self.top_ids: list[list[int]] = []
-        self.top_logprobs: list[list[float]] = []
-        self.loglikelihood = 0.0
-        self.is_greedy = True
+class Evidence(EvidenceLists):
+    """Evidence from numpy logits."""
 
     def add(self, logits: Any, chosen: list[int]) -> None:
         """Add logits rows [T, vocab] and the ids [T] chosen there; log-softmax in fp32."""
@@ -33,21 +22,7 @@ class Evidence:
         top = np.take_along_axis(logprobs, ids, axis=1)
         self.loglikelihood += float(picked.sum())
         self.is_greedy &= bool((ids[:, 0] == chosen).all())
-        self.token_logprobs += picked.tolist()
-        self.margins += (top[:, 0] - top[:, 1]).tolist()
-        self.top_ids += ids.tolist()
-        self.top_logprobs += top.tolist()
-        self.sha.update(rows.data)
-
-    def fields(self) -> dict[str, Any]:
-        """Return the evidence as fields of Response."""
-        return {
-            "token_logprobs": self.token_logprobs,
-            "margins": self.margins,
-            "top_ids": self.top_ids,
-            "top_logprobs": self.top_logprobs,
-            "logits_sha256": self.sha.hexdigest(),
-        }
+        self.extend(picked, top[:, 0] - top[:, 1], ids, top, rows.data)
 
 
 def log_softmax(rows: Any) -> Any:

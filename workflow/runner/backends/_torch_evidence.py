@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
-
 import torch
 
-TOP = 3
+from runner.backends._evidence import TOP, EvidenceLists
 
 
-class Evidence:
-    """Collects the evidence of one request, row by row or in blocks of rows."""
-
-    def __init__(self) -> None:
-        self.sha = hashlib.sha256()
-        self.token_logprobs: list[float] = []
-        self.margins: list[float] = []
-        self.top_ids: list[list[int]] = []
-        self.top_logprobs: list[list[float]] = []
-        self.loglikelihood = 0.0
-        self.is_greedy = True
+class Evidence(EvidenceLists):
+    """Evidence from torch logits: the same for scored and for generated tokens."""
 
     def add(self, logits: torch.Tensor, chosen: list[int]) -> None:
         """Add logits rows [T, vocab] of any dtype and the ids [T] chosen there.
@@ -33,18 +21,6 @@ class Evidence:
         top = logprobs.topk(TOP, dim=-1)
         self.loglikelihood += float(picked.sum())
         self.is_greedy &= bool((logprobs.argmax(dim=-1) == ids).all())
-        self.token_logprobs += picked.tolist()
-        self.margins += (top.values[:, 0] - top.values[:, 1]).tolist()
-        self.top_ids += top.indices.tolist()
-        self.top_logprobs += top.values.tolist()
-        self.sha.update(logits.float().cpu().contiguous().numpy().data)
-
-    def fields(self) -> dict[str, Any]:
-        """Return the evidence as fields of Response."""
-        return {
-            "token_logprobs": self.token_logprobs,
-            "margins": self.margins,
-            "top_ids": self.top_ids,
-            "top_logprobs": self.top_logprobs,
-            "logits_sha256": self.sha.hexdigest(),
-        }
+        margins = top.values[:, 0] - top.values[:, 1]
+        rows = logits.float().cpu().contiguous().numpy().data
+        self.extend(picked, margins, top.indices, top.values, rows)
