@@ -93,6 +93,12 @@ def weights_of(wildcards):
     return LAYOUT.weights(cell.model, backend_of(wildcards).artifact, cell.precision)
 
 
+def engine_weights(wildcards):
+    """Return the folder that an engine is built from."""
+    artifact = REGISTRIES.backends.get(wildcards.backend, "backends").artifact
+    return LAYOUT.weights(wildcards.model, artifact, wildcards.precision)
+
+
 def weights_manifests(model, seed):
     """Return the manifests of all that the runs of one model and seed load."""
     return sorted(

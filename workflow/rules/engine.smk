@@ -5,7 +5,7 @@
 rule build_engine:
     input:
         specs=LAYOUT.results / f"specs/{{model}}/s{CONFIG.seeds[0]}.json",
-        model=LAYOUT.model("{model}"),
+        model=engine_weights,
         environment=engine_environment,
         runner=ancient(LAYOUT.runner),
     output:

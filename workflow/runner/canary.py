@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from runner.backends import Backend
-from runner.contract import Request, Response
+from runner.contract import KINDS, Request, Response
 from runner.executor import NON_FINITE, run_batch
 
 USUAL_CAUSE = (
@@ -27,6 +27,11 @@ NOT_MEASURED = (
     "Usual cause: a server that does not measure prompt tokens and fills in a constant "
     "(`local-completions` against trtllm-serve or llama-server)."
 )
+
+
+SURE_LOGPROB = math.log(0.9)
+SURE_TOKENS = 16
+SURE_SHARE = 0.75
 
 
 class CanaryFailure(Exception):
@@ -46,6 +51,8 @@ def check_canary(
     Returns {"passed", "mean_abs_diff_nats", "tolerance_nats", "n_tokens", "compared"}.
     Raises CanaryFailure.
     """
+    if "loglikelihood" not in getattr(backend, "KINDS", KINDS):
+        return check_text(backend, canary, timeout_s)
     requests = [Request.from_json(record) for record in canary["requests"]]
     expected: list[list[float]] = canary["token_logprobs"]
     tolerance = float(canary["tolerance_nats"])
@@ -67,6 +74,41 @@ def check_canary(
         )
     if writes:
         _refuse_foreign_text(backend, requests, timeout_s, report)
+    return {**report, "passed": True}
+
+
+def check_text(backend: Any, canary: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
+    """Canary of a backend that only writes: tokens the reference is sure of must be written.
+
+    Where the reference gives a token of the texts more than nine tenths, greedy writing must
+    continue with it. `backend.decode` turns ids into text. Returns {"passed", "compared", "sure",
+    "agree", "mean_abs_diff_nats": None}. Raises CanaryFailure below SURE_SHARE.
+    """
+    sure: list[tuple[Request, int]] = []
+    for record, row in zip(canary["requests"], canary["token_logprobs"], strict=True):
+        request = Request.from_json(record)
+        for place, (token, value) in enumerate(zip(request.continuation_ids, row, strict=True)):
+            if value > SURE_LOGPROB:
+                prompt = request.prompt_ids + request.continuation_ids[:place]
+                sure.append((Request("generate", prompt, max_new_tokens=1), token))
+    sure = sure[:: max(1, len(sure) // SURE_TOKENS)]
+    report: dict[str, Any] = {"compared": "text", "sure": len(sure), "mean_abs_diff_nats": None}
+    if not sure:
+        raise CanaryFailure("the reference is sure of no token: nothing to compare", report)
+    written = _run(backend, [request for request, _ in sure], timeout_s)
+    agree = 0
+    for response, (_, token) in zip(written, sure, strict=True):
+        if response.status != "ok":
+            raise CanaryFailure(f"writing ended as {response.status}: {response.error}", report)
+        agree += response.text == backend.decode([token])
+    report["agree"] = agree
+    if agree < SURE_SHARE * len(sure):
+        raise CanaryFailure(
+            f"{agree} of {len(sure)} tokens that the reference is sure of were written. Usual "
+            "cause: the prompt is included in the output, a chat template was applied, or other "
+            "weights",
+            report,
+        )
     return {**report, "passed": True}
 
 

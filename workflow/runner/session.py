@@ -13,6 +13,7 @@ from runner.backends import Backend, load_adapter
 from runner.canary import CanaryFailure, check_canary
 from runner.checks import CheckFailure, check_files, read_requests
 from runner.contract import (
+    KINDS,
     RUNNER_VERSION,
     CellSpec,
     ContractError,
@@ -81,7 +82,7 @@ class Session:
         check_files(model, spec.files, self.log)
         journal = Journal(self.out, spec.identity, {r.request_id for r in requests}, self.log)
         try:
-            backend = self._load(model)
+            backend = self._load(model, requests)
             self._pass_canary(backend, writes=any(r.kind == "generate" for r in requests))
             self.sensors.sample()
             started = time.monotonic()
@@ -93,7 +94,7 @@ class Session:
             self.counts = dict(Counter(journal.done.values()))
             journal.close()
 
-    def _load(self, model: Path) -> Backend:
+    def _load(self, model: Path, requests: list[Request]) -> Backend:
         started = time.monotonic()
         removed = set_environment(self.spec.env, self.spec.threads)
         if removed:
@@ -103,7 +104,9 @@ class Session:
             "env": dict(self.spec.env),
             "removed_variables": removed,
         }
-        backend = load_adapter(self.spec.adapter)(model, self.spec)
+        adapter = load_adapter(self.spec.adapter)
+        check_kinds(self.spec.adapter, getattr(adapter, "KINDS", KINDS), requests)
+        backend = adapter(model, self.spec)
         self.environment["backend"] = backend.describe()
         self.timing["load_s"] = time.monotonic() - started
         return backend
@@ -114,7 +117,11 @@ class Session:
         started = time.monotonic()
         self.canary = check_canary(backend, self.spec.canary, self.spec.request_timeout_s, writes)
         self.timing["canary_s"] = time.monotonic() - started
-        self.log(f"canary: {self.canary['mean_abs_diff_nats']:.3g} nats per token from reference")
+        difference = self.canary["mean_abs_diff_nats"]
+        if difference is None:
+            self.log(f"canary: {self.canary['agree']} of {self.canary['sure']} sure tokens written")
+        else:
+            self.log(f"canary: {difference:.3g} nats per token from reference")
 
     def record(self, outcome: Outcome, reason: str | None) -> RunRecord:
         journal = self.out / JOURNAL
@@ -130,6 +137,17 @@ class Session:
             timing={**self.timing, **self.sensors.summary()},
             started_utc=self.started_utc,
             ended_utc=_now(),
+        )
+
+
+def check_kinds(adapter: str, known: tuple[str, ...], requests: list[Request]) -> None:
+    """Raise CheckFailure for requests of a kind that the adapter cannot answer at all."""
+    counts = Counter(r.kind for r in requests if r.kind not in known)
+    if counts:
+        found = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        raise CheckFailure(
+            f"adapter {adapter!r} answers {', '.join(known)} requests only; the cell has {found}: "
+            "give it tasks of that kind"
         )
 
 

@@ -18,6 +18,7 @@ class Backend(Protocol):
     `EVIDENCE` the Response fields that it fills. `window` is the most positions the model has
     (None: unknown). A method gets one batch of the plan and returns one response a request, in
     order. A response may hold NaN or Inf: the executor turns it into status `error`.
+    One that cannot answer every kind lists those it can in `KINDS`, and then has `decode(ids)`.
     """
 
     OPTIONS: ClassVar[dict[str, Option]]
