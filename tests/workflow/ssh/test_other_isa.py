@@ -3,8 +3,9 @@
 Too slow for CI (minutes, as root). By hand:
   tests/workflow/ssh/make_aarch64_host.sh /tmp/arm64
   SAMEWEIGHTS_AARCH64_HOST=/tmp/arm64 python -m pytest -s tests/workflow/ssh/test_other_isa.py
-numpy and torch are found inside at opt/torch, where `pip install --target` puts aarch64 wheels:
-docs/faults.md has the command. Without them these two tests are skipped.
+numpy and torch are found inside at opt/torch, where `pip install --target` puts aarch64 wheels,
+and a wheel of numpy to be provisioned in opt/wheels: docs/faults.md has the commands. Without them
+these tests are skipped.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sameweights.remote.driver import run_on_device
 from sameweights.remote.hostkeys import pin_host_key
 from sameweights.remote.local import LocalTransport
 from sameweights.remote.probe import MATMUL
+from sameweights.remote.provision import Environment, provision
 from sameweights.remote.ssh import SshTransport
 from sameweights.remote.transport import Parcel, Transport
 
@@ -127,6 +129,22 @@ def test_numpy_agrees_where_arithmetic_is_exact(
     same = {name: found[0][name] == found[1][name] for name in found[0]}
     print(f"\nnumpy, equal bits: {same}")
     assert same["add"] and same["argmax"]
+
+
+def test_an_environment_is_provisioned_offline(
+    arm: SshTransport, host: Path, tmp_path: Path
+) -> None:
+    wheels = host / "opt/wheels"
+    if not list(wheels.glob("numpy-*aarch64.whl")):
+        pytest.skip(f"{wheels} has no wheel of numpy")
+    lock, log = tmp_path / "lock.txt", tmp_path / "log"
+    lock.write_text("numpy\n")
+    wanted = Environment("envs/numpy/bin/python", lock, wheels)
+    provision(arm, wanted, log)
+    assert log.read_text().endswith("envs/numpy installed\n")
+    inside = SshTransport(arm.client.endpoint, python=wanted.python, env={"QEMU_CPU": "cortex-a76"})
+    assert inside.run(["-c", "import numpy; print(numpy.__file__)"], log) == 0
+    assert "/sameweights/envs/numpy/" in log.read_text()
 
 
 def test_torch_agrees_to_rounding(arm: SshTransport, host: Path, tmp_path: Path) -> None:

@@ -51,7 +51,11 @@ def test_an_environment_is_installed_offline_once_and_again_for_another_lock(
     lock, log = tmp_path / "lock.txt", tmp_path / "log"
     lock.write_text("tiny-pkg==1.0\n")
     wanted = Environment("envs/e/bin/python", lock, tmp_path / "wheels")
-    provision(device.transport(), wanted, log)
+    # What a PYTHONPATH shows there does not count as installed.
+    seen = tmp_path / "seen"
+    with zipfile.ZipFile(next((tmp_path / "wheels").iterdir())) as wheel:
+        wheel.extractall(seen)
+    provision(device.transport(env={"PYTHONPATH": str(seen)}), wanted, log)
     assert log.read_text().endswith("envs/e installed\n")
     assert installed(device, tmp_path) == "1.0"
     provision(device.transport(), wanted, log)

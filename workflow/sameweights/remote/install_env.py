@@ -43,7 +43,9 @@ def main() -> int:
         system = ["--system-site-packages"] if options.system_site_packages else []
         subprocess.run([sys.executable, "-m", "venv", "--clear", *system, options.env], check=True)
         offline = ["--no-index", "--find-links", options.wheels] if options.wheels else []
-        pip = [options.env + "/bin/python", "-m", "pip", "install", "--disable-pip-version-check"]
+        # -I: what a PYTHONPATH of the device shows must not count as installed.
+        words = "-I -m pip install --disable-pip-version-check"
+        pip = [options.env + "/bin/python", *words.split()]
         bare = read_bare(options.lock)
         for what in (["-r", options.lock], *([["--no-deps", *bare]] if bare else [])):
             code = subprocess.run([*pip, *offline, *what], check=False).returncode
