@@ -35,6 +35,7 @@ format: setup
 
 docs: setup
 	@sameweights schema workflow/schemas/config.schema.json
+	@$(BIN)/python -m runner.catalogue > docs/backends.md
 
 setup: .venv/ready
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.catalogue import render
 from sameweights.config import write_schema
 
 WORKFLOW = Path(__file__).resolve().parents[2] / "workflow"
@@ -26,6 +27,11 @@ def test_config_schema_is_up_to_date(tmp_path: Path) -> None:
     write_schema(tmp_path / "schema.json")
     committed = WORKFLOW / "schemas" / "config.schema.json"
     assert committed.read_text() == (tmp_path / "schema.json").read_text(), "run `make docs`"
+
+
+def test_the_page_of_backends_is_what_they_declare() -> None:
+    committed = WORKFLOW.parent / "docs" / "backends.md"
+    assert committed.read_text() == render(), "run `make docs`"
 
 
 @pytest.mark.parametrize("path", sorted((WORKFLOW / "runner").rglob("*.py")), ids=str)

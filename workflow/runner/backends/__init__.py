@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Protocol, cast
 
 from runner.contract import CellSpec, Request, Response
 from runner.options import Option, OptionError, suggest
+from runner.runtime import Runtime
 
 
 class Backend(Protocol):
     """Runs token-id requests on one loaded model.
 
+    `RUNTIME` is the package behind it (None: the standard library);
     `OPTIONS` declares every option of the cell's `options`; `PRECISIONS` the recipes it can run;
     `EVIDENCE` the Response fields that it fills. `window` is the most positions the model has
     (None: unknown). A method gets one batch of the plan and returns one response a request, in
@@ -21,6 +23,7 @@ class Backend(Protocol):
     One that cannot answer every kind lists those it can in `KINDS`, and then has `decode(ids)`.
     """
 
+    RUNTIME: ClassVar[Runtime | None]
     OPTIONS: ClassVar[dict[str, Option]]
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]]
     EVIDENCE: ClassVar[tuple[str, ...]]

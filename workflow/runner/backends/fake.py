@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from runner.contract import CellSpec, FinishReason, Request, Response
 from runner.options import Option, match_recipe, resolve_options
 from runner.plan import plan_batches
+from runner.runtime import Runtime
 
 VOCAB = 64
 EOS = 0
@@ -25,6 +26,7 @@ FAULTS = ("none", "zeros", "equal", "nan", "positive", "shifted", "raise", "hang
 class Backend:
     """Deterministic numbers in microseconds; `fault` makes it wrong in a chosen way."""
 
+    RUNTIME: ClassVar[Runtime | None] = None
     OPTIONS: ClassVar[dict[str, Option]] = {
         "batch_size": Option(int, 1, minimum=1),
         "batch_sleep_ms": Option(int, 0, minimum=0),

@@ -18,6 +18,7 @@ from lm_eval.api.registry import get_model
 from runner.contract import CellSpec, Request, Response
 from runner.options import Option, OptionError, match_recipe, resolve_options
 from runner.plan import cut_windows, plan_batches
+from runner.runtime import Runtime
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -29,6 +30,9 @@ class Backend:
     precision's type; an empty name passes none.
     """
 
+    RUNTIME: ClassVar[Runtime] = Runtime(
+        "lm_eval", ">=0.4.9,<0.5", "run", "0.4.13", "model class `hf`, greedy; sums and texts only"
+    )
     OPTIONS: ClassVar[dict[str, Option]] = {
         "batch_size": Option(int, 1, minimum=1),
         "model": Option(str, "hf"),
@@ -44,6 +48,7 @@ class Backend:
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         """Build the model; raises OptionError for a class or an argument lm-eval does not have."""
         self.options = resolve_options(spec.options, self.OPTIONS)
+        self.RUNTIME.check()
         recipe = match_recipe(spec.recipe, self.PRECISIONS)
         name = self.options["model"]
         try:

@@ -20,6 +20,7 @@ from runner.backends._torch_score import score_independent, score_shared
 from runner.contract import CellSpec, Request, Response
 from runner.options import Option, OptionError, match_recipe, resolve_options
 from runner.plan import plan_batches, plan_shared
+from runner.runtime import Runtime
 
 
 def _recipes() -> tuple[dict[str, Any], ...]:
@@ -33,6 +34,9 @@ def _recipes() -> tuple[dict[str, Any], ...]:
 class Backend:
     """Runs any causal LM that transformers loads from a folder of safetensors."""
 
+    RUNTIME: ClassVar[Runtime] = Runtime(
+        "torch", ">=2.5,<2.14", "run", "2.13.0", "CPU only; CUDA and MPS have not been run"
+    )
     OPTIONS: ClassVar[dict[str, Option]] = {
         "batch_size": Option(int, 1, minimum=1),
         "attention": Option(str, "sdpa", ("eager", "sdpa")),
@@ -55,6 +59,7 @@ class Backend:
         self.recipe = match_recipe(spec.recipe, self.PRECISIONS)
         self.shared = self.options["scoring"] == "shared"
         self._refuse_ineffective()
+        self.RUNTIME.check()
         set_threads(spec.threads)
         self.capability = check_capability()
         dynamic = self.recipe["activations"] == "int8-dynamic"
