@@ -19,10 +19,9 @@ rule build_engine:
     params:
         engine="{model}/{device}/{backend}/{precision}",
         workdir=LAYOUT.results / "devices",
-        environment=lambda w: REGISTRIES.backends.get(
-            w.backend, "backends"
-        ).environment
-        or "",
+        environment=lambda w: option(
+            "--environment", REGISTRIES.backends.get(w.backend, "backends").environment
+        ),
     message:
         "Build engine {params.engine}"
     shell:
