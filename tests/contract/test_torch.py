@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "one", "two", "red", "fox", "dog", "ran", "lazy")
 INT8 = {"weights": "int8", "library": "torchao"}
+DEQUANTIZED = {**INT8, "weights": "int8-dequantized"}
 
 
 @pytest.fixture
@@ -214,6 +215,8 @@ def test_nan_weights_give_a_status(open_torch: Callable[..., Any], independent: 
         ({"weights": "fp16", "activations": "fp16", "compute": "fp16"}, 0, 0.05),
         ({**INT8, "activations": "bf16", "compute": "bf16"}, 14, 0.4),
         ({**INT8, "activations": "fp32", "compute": "fp32"}, 14, 0.4),
+        ({**DEQUANTIZED, "activations": "bf16", "compute": "bf16"}, 14, 0.4),
+        ({**DEQUANTIZED, "activations": "fp32", "compute": "fp32"}, 14, 0.4),
     ],
 )
 def test_recipes_change_the_numbers_a_little(
@@ -232,6 +235,33 @@ def test_recipes_change_the_numbers_a_little(
     assert found.logits_sha256 != exact.logits_sha256
     assert found.token_logprobs == pytest.approx(exact.token_logprobs, abs=close_nats)
     assert backend.describe()["quantized_layers"] == layers
+
+
+@pytest.mark.parametrize("compute", ["bf16", "fp32"])
+def test_dequantized_weights_are_those_of_the_int8_recipe(
+    open_torch: Callable[..., Any], compute: str
+) -> None:
+    import torch
+
+    types = {"activations": compute, "compute": compute}
+    integer = dict(open_torch(recipe={**INT8, **types}).loaded.model.named_parameters())
+    plain = dict(open_torch(recipe={**DEQUANTIZED, **types}).loaded.model.named_parameters())
+    original = dict(
+        open_torch(recipe={"weights": compute, **types}).loaded.model.named_parameters()
+    )
+    assert integer.keys() == plain.keys() == original.keys()
+    changed = 0
+    for name, weight in integer.items():
+        assert type(plain[name].data) is torch.Tensor
+        assert plain[name].dtype == original[name].dtype
+        if not hasattr(weight, "qdata"):
+            assert torch.equal(plain[name], original[name])
+            continue
+        # The product of 8 and 24 bits is exact in fp64; one rounding leads to the type.
+        exact = weight.qdata.double() * weight.scale.double()
+        assert torch.equal(plain[name].float(), exact.float().to(plain[name].dtype).float())
+        changed += not torch.equal(plain[name], original[name])
+    assert changed == 14
 
 
 def test_a_recipe_that_the_backend_cannot_run_is_refused(open_torch: Callable[..., Any]) -> None:

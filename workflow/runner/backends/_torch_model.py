@@ -96,8 +96,10 @@ def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
     """Quantize every linear layer but the output head in place; return their names.
 
     The head keeps the compute type (it shares its weights with the embedding in many models).
+    Weights `int8-dequantized` are the same int8 values times the same scales, rounded once to
+    the compute type, in ordinary layers: the rounding of the weights without the integer kernel.
     """
-    if recipe["weights"] != "int8":
+    if recipe["weights"] not in ("int8", "int8-dequantized"):
         return []
     logging.getLogger("torchao").setLevel(logging.ERROR)
     from torchao.quantization import (
@@ -107,7 +109,7 @@ def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
     )
 
     head = model.get_output_embeddings()
-    chosen = {
+    chosen: dict[str, Any] = {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear) and module is not head
@@ -115,6 +117,10 @@ def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
     dynamic = recipe["activations"] == "int8-dynamic"
     config = Int8DynamicActivationInt8WeightConfig() if dynamic else Int8WeightOnlyConfig()
     quantize_(model, config, filter_fn=lambda _module, name: name in chosen)
+    if recipe["weights"] == "int8-dequantized":
+        for module in chosen.values():
+            plain = module.weight.dequantize(output_dtype=DTYPES[recipe["compute"]])
+            module.weight = torch.nn.Parameter(plain, requires_grad=False)
     return sorted(chosen)
 
 

@@ -28,7 +28,8 @@ def _recipes() -> tuple[dict[str, Any], ...]:
     int8 = {"weights": "int8", "library": "torchao"}
     weight_only = [{**int8, "activations": f, "compute": f} for f in ("fp32", "bf16")]
     dynamic = [{**int8, "activations": "int8-dynamic", "compute": f} for f in ("fp32", "bf16")]
-    return (*plain, *weight_only, *dynamic)
+    dequantized = [{**recipe, "weights": "int8-dequantized"} for recipe in weight_only]
+    return (*plain, *weight_only, *dynamic, *dequantized)
 
 
 class Backend:
