@@ -1,5 +1,5 @@
 # Phase 6, on the hub: one HTML file for readers, one verdict line for the terminal.
-# In: warehouse, comparison, attribution. Out: report.html, verdict.txt, cells.checked.
+# In: warehouse, comparison, attribution. Out: report.html, report.md, verdict.txt, tables/, cells.checked.
 
 
 rule report:
@@ -9,7 +9,19 @@ rule report:
         attribution=LAYOUT.attribution,
         assets="report",
     output:
-        page=report(LAYOUT.report, category="sameweights"),
+        page=report(
+            LAYOUT.report,
+            caption="../../report/captions/page.rst",
+            category="sameweights",
+        ),
+        tables=report(
+            directory(LAYOUT.results / "tables"),
+            patterns=["{table}.csv"],
+            caption="../../report/captions/table.rst",
+            category="sameweights",
+            subcategory="tables",
+            labels={"table": "{table}"},
+        ),
         verdict=LAYOUT.results / "verdict.txt",
         summary=LAYOUT.results / "report.md",
     log:

@@ -10,4 +10,5 @@ build_report(
     Path(snakemake.output.page),
     Path(snakemake.output.summary),
     Path(snakemake.output.verdict),
+    Path(snakemake.output.tables),
 )

@@ -20,45 +20,45 @@ MAX_REST = 1_200
 MAX_PROMPT = 2_000
 """Characters shown; the whole text is in the warehouse."""
 
-CHANGED = """
+PAIRS = """
 WITH shown AS (
     SELECT cell, min(replicate) AS replicate FROM measured GROUP BY cell
 ), own AS (
-    SELECT i.* FROM items i
+    SELECT i.* FROM measured_items i
     JOIN primary_metrics USING (task, filter, metric) JOIN shown USING (cell, replicate)
-    WHERE i.status = 'ok'
+    WHERE i.status = 'ok' AND i.model = $model AND i.seed = $seed
 ), pair AS (
-    SELECT i.task, i.doc_id, i.target, i.model, i.seed, j.cell, i.request_ids,
+    SELECT i.task, i.doc_id, i.target, j.cell, i.request_ids[1] AS request_id,
            i.value AS value_a, i.answer_text AS text_a, i.answer_extracted AS extracted_a,
            j.value AS value_b, j.answer_text AS text_b, j.answer_extracted AS extracted_b,
-           i.margin AS choice_margin, i.replicate AS replicate_a, j.replicate AS replicate_b
-    FROM own i JOIN own j USING (task, doc_id, filter, metric, model, seed)
+           i.replicate AS replicate_a, j.replicate AS replicate_b,
+           i.token_ids AS ids_a, j.token_ids AS ids_b,
+           first_difference(i.token_ids, j.token_ids) AS divergence,
+           CASE WHEN divergence IS NULL THEN i.margin ELSE i.margins[divergence + 1] END AS margin
+    FROM own i JOIN own j USING (task, doc_id, filter, metric)
     WHERE i.cell = $reference AND j.cell <> i.cell
       AND (i.answer_tokens IS DISTINCT FROM j.answer_tokens
            OR i.answer_extracted IS DISTINCT FROM j.answer_extracted)
-), traced AS (
-    SELECT pair.*, p.token_ids AS ids_a, q.token_ids AS ids_b, p.margins,
-           p.top_ids AS top_a, p.top_logprobs AS logprobs_a,
-           q.top_ids AS top_b, q.top_logprobs AS logprobs_b,
-           least(len(p.token_ids), len(q.token_ids)) AS shorter
-    FROM pair
-    LEFT JOIN responses p ON p.cell = $reference AND p.replicate = replicate_a
-                         AND p.request_id = request_ids[1]
-    LEFT JOIN responses q ON q.cell = pair.cell AND q.replicate = replicate_b
-                         AND q.request_id = request_ids[1]
-), located AS (
-    SELECT *, CASE WHEN ids_a <> ids_b THEN coalesce(
-        list_position(
-            list_transform(range(1, shorter + 1), lambda k: ids_a[k] <> ids_b[k]), true
-        ), shorter + 1) - 1 END AS divergence
-    FROM traced
 )
-SELECT * EXCLUDE (margins, shorter),
-       CASE WHEN divergence IS NULL THEN choice_margin ELSE margins[divergence + 1] END AS margin
-FROM located
-ORDER BY value_a = value_b, cell <> $target, margin DESC NULLS LAST, task, doc_id, cell
-LIMIT $limit
 """
+"""Changed answers of the shown replicates."""
+
+COUNT = f"{PAIRS} SELECT count(*) FROM pair"  # noqa: S608
+
+ORDER = "value_a = value_b, {0}cell <> $target, margin DESC NULLS LAST, task, doc_id, {0}cell"
+
+# Responses are looked up only for the items that the page holds.
+CHANGED = f"""
+{PAIRS}, first AS (SELECT * FROM pair ORDER BY {ORDER.format("")} LIMIT $limit)
+SELECT first.*, p.top_ids AS top_a, p.top_logprobs AS logprobs_a,
+       q.top_ids AS top_b, q.top_logprobs AS logprobs_b
+FROM first
+LEFT JOIN responses p ON p.cell = $reference AND p.replicate = replicate_a
+                     AND p.request_id = first.request_id
+LEFT JOIN responses q ON q.cell = first.cell AND q.replicate = replicate_b
+                     AND q.request_id = first.request_id
+ORDER BY {ORDER.format("first.")}
+"""  # noqa: S608
 
 WORDS = "SELECT token_id, text FROM vocabulary WHERE model = $model"
 DOCS = "SELECT * FROM docs WHERE model = $model AND seed = $seed"
@@ -101,9 +101,8 @@ def read_changed(db: duckdb.DuckDBPyConnection, reference: str, target: str) -> 
     words = {r["token_id"]: r["text"] for r in read_rows(db, WORDS, {"model": model["model"]})}
     docs = {(r["task"], r["doc_id"]): r for r in read_rows(db, DOCS, model)}
     lls = {(r["cell"], r["task"], r["doc_id"]): r["lls"] for r in read_rows(db, CHOICES, model)}
-    values = {"reference": reference, "target": target}
-    count = f"SELECT count(*) FROM ({CHANGED})"  # noqa: S608
-    total = db.execute(count, {**values, "limit": None}).fetchall()[0][0]
+    total = db.execute(COUNT, {**model, "reference": reference}).fetchall()[0][0]
+    values = {**model, "reference": reference, "target": target}
     items: list[Row] = []
     prompts: dict[str, str] = {}
     size = 0

@@ -12,9 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sameweights.errors import UserError
 from sameweights.report import charts, wording
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
+from sameweights.report.export import write_tables
 from sameweights.report.items import read_changed
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
-from sameweights.report.pairs import arrange_equality, choose_points, list_pairs
+from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
 from sameweights.report.split import read_split
 from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
@@ -42,8 +43,9 @@ def build_report(
     out_html: Path,
     out_md: Path,
     out_verdict: Path,
+    out_tables: Path | None = None,
 ) -> None:
-    """Write report.html (one file, offline), report.md and verdict.txt.
+    """Write report.html (one file, offline), report.md, verdict.txt and a folder of tables.
 
     `attribution`: its JSON; None, an absent or a broken file is shown as not computed, with the
     reason. `assets`: template, style, scripts.
@@ -54,6 +56,8 @@ def build_report(
     _write(out_html, render_html(context, assets))
     _write(out_md, render_markdown(context, assets))
     _write(out_verdict, context["verdict"].line + "\n")
+    if out_tables:
+        write_tables(comparison, context, out_tables)
 
 
 def render_html(context: Row, assets: Path) -> str:
@@ -95,6 +99,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
     references = [end[0] for end in ends]
     reasons = {c["cell"]: c["reason"] or "no item was measured" for c in cells if not c["n"]}
     measured = [cell["cell"] for cell in cells if cell["n"]]
+    pairs, pairs_left_out = list_pairs(table, references, target)
     return {
         "verdict": say_verdict(table, split, reference, target, reasons),
         "others": [(end[1], say_verdict(table, None, *end, reasons)) for end in ends[1:]],
@@ -106,8 +111,10 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "cells": cells,
         "grids": arrange_grids(cells, table, ends),
         "facts": _key_facts(table, reference, target),
-        "pairs": list_pairs(table, references),
-        "equality": arrange_equality(table, measured, reference),
+        "pairs": pairs,
+        "pairs_left_out": pairs_left_out,
+        "compared": say_pairs(table, measured),
+        "equality": arrange_equality(table, measured, (reference, target)),
         "changed": {**changed, "target": wording.short(target)},
         "differences": list_differences(runs, reference, target),
         "runs": describe_runs(runs),
