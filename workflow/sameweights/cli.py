@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from sameweights.attribution.cli import attribute_command
 from sameweights.errors import UserError
+from sameweights.paths import Layout
 from sameweights.remote.cli import app as remote_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -103,6 +104,30 @@ def verdict(results: Annotated[Path, typer.Argument()] = Path("results")) -> Non
         raise UserError(f"{path}: no such file; run `snakemake --profile local` first")
     typer.echo(path.read_text(encoding="utf-8").strip())
     typer.echo(f"report: {(results / 'report.html').resolve()}")
+
+
+@app.command("report")
+def report(
+    results: Annotated[Path, typer.Argument()] = Path("results"),
+    form: Annotated[
+        Literal["md", "none"], typer.Option("--format", help="md: summary on standard output")
+    ] = "md",
+    plots: Annotated[Path | None, typer.Option(help="folder for the charts, SVG and PNG")] = None,
+    assets: Annotated[Path, typer.Option(help="template folder")] = Path("report"),
+) -> None:
+    """Summarize finished results for a pull request or a chat, and draw the charts on request."""
+    from sameweights.report import read_context, render_markdown, write_plots
+
+    layout = Layout(results)
+    for path in (layout.warehouse, layout.comparison):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; run `snakemake --profile local` first")
+    context = read_context(layout.warehouse, layout.comparison, layout.attribution)
+    if form == "md":
+        typer.echo(render_markdown(context, assets).strip())
+    if plots is not None:
+        for path in write_plots(context["charts"], plots):
+            typer.echo(f"wrote {path}", err=True)
 
 
 @app.command("schema")

@@ -146,7 +146,8 @@ def _run(cell: str, replicate: int, folder: Path) -> dict[str, Any]:
         key: json.dumps(getattr(record, key))
         for key in ("counts", "environment", "timing", "canary")
     }
-    options = {key: spec[key] for key in ("options", "recipe", "env", "threads", "runner_version")}
+    known = ("options", "recipe", "env", "threads", "runner_version", "requests_sha256")
+    options = {key: spec[key] for key in known} | {"files_sha256": digest(spec["files"])}
     return {**name, **row, **nested, "options": json.dumps(options), **times}
 
 

@@ -32,6 +32,9 @@ KEY_FACTS = (
     "churn_tokens",
     "bitwise_equal_logits",
 )
+MAX_SUMMARY = 40
+"""Rows of the summary's table."""
+
 BUNDLE = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -76,7 +79,16 @@ def render_html(context: Row, assets: Path) -> str:
 
 def render_markdown(context: Row, assets: Path) -> str:
     """A summary for pull requests and chats."""
-    return _environment(assets).get_template("summary.md.j2").render(**context)
+    environment = _environment(assets)
+    environment.globals |= {"MAX_SUMMARY": MAX_SUMMARY, "next_cells": _next_cells(context["split"])}
+    return environment.get_template("summary.md.j2").render(**context)
+
+
+def _next_cells(split: Row | None) -> list[str]:
+    """The cells that would tell most, where the split is not identified."""
+    outcomes = (split or {}).get("outcomes", {}).values()
+    ahead = [o["next_cells"] for o in outcomes if not o["identified"] and o["next_cells"]]
+    return [found["cell"] for found in ahead[0][:3]] if ahead else []
 
 
 def read_context(warehouse: Path, comparison: Path, attribution: Path | None) -> Row:

@@ -53,6 +53,8 @@ def _describe(run: Row) -> Row:
         "options": options["options"],
         "threads": options["threads"],
         "runner": options["runner_version"],
+        "requests": options.get("requests_sha256"),
+        "files": options.get("files_sha256"),
         "cpu": host.get("cpu") or host.get("machine"),
         "packages": {
             name: version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,11 +36,16 @@ def plain(value: float | None) -> str:
 
 
 def markdown(text: str) -> Markup:
-    """Text inside Markdown: no tag, no table border, no line end; quotes stay as they are."""
-    marks = str.maketrans(
-        {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|", "\n": " ", "\r": " "}
-    )
-    return Markup(text.translate(marks))  # noqa: S704
+    """Text inside Markdown: shown as it is, never as tag, link, mention, table border or line end.
+
+    A zero-width space keeps names, issues and addresses from becoming links.
+    """
+    flat = html.escape(" ".join(text.split()), quote=False)
+    entities = {ord(mark): f"&#{ord(mark)};" for mark in "|`*[]~\\"}
+    links = {"@": "@\u200b", "#": "#\u200b", "://": ":\u200b//", "www.": "www\u200b."}
+    for found, broken in links.items():
+        flat = flat.replace(found, broken)
+    return Markup(flat.translate(entities))  # noqa: S704
 
 
 def p_value(value: float | None) -> str:
