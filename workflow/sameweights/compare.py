@@ -43,6 +43,9 @@ FLOORED = ["churn_tokens", "churn_text", "churn_extracted", "right_to_wrong", "w
 ROWS_AT_ONCE = 2_000_000
 """Rows of paired replicates held in memory at a time."""
 
+MEMORY_LIMIT = "1GB"
+"""Of the database alone; what does not fit goes to disk."""
+
 SCOPE = ["task", "filter", "metric"]
 MOMENTS = ["n", "total", "squares", "up", "down"]
 MOMENT_SCHEMA: dict[str, Any] = {
@@ -78,6 +81,7 @@ def compare_cells(warehouse: Path, out: Path) -> None:
     Raises ComparabilityError for runs of one model and seed that are not the same items.
     """
     with duckdb.connect(str(warehouse), read_only=True) as db:
+        db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         check_comparable(db)
         pairs = _list_pairs(db)
         moments = _gather(db, pairs)

@@ -32,6 +32,9 @@ KEY_FACTS = (
     "churn_tokens",
     "bitwise_equal_logits",
 )
+MEMORY_LIMIT = "1GB"
+"""Of the database alone; what does not fit goes to disk."""
+
 MAX_SUMMARY = 40
 """Rows of the summary's table."""
 
@@ -96,6 +99,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
     table = read_comparison(comparison)
     split = read_split(attribution)
     with duckdb.connect(str(warehouse), read_only=True) as db:
+        db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         meta = read_meta(db)
         runs = list(read_rows(db, "SELECT * FROM runs ORDER BY cell, replicate"))
         cells = read_cells(db, runs)
