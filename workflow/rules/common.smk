@@ -114,6 +114,16 @@ def weights_manifests(model, seed):
     )
 
 
+def locks_of_backends():
+    """Return the lock files of all planned backends: another lock is another cell."""
+    names = {cell.backend for cell in MATRIX.planned}
+    return sorted(
+        filter(
+            None, {REGISTRIES.backends.get(n, "backends").requirements for n in names}
+        )
+    )
+
+
 def environment_folder(name):
     return str(LAYOUT.environment(name)) if name else ""
 

@@ -5,6 +5,7 @@
 rule specify_cells:
     input:
         manifests=lambda w: weights_manifests(w.model, w.seed),
+        locks=locks_of_backends(),
         requests=LAYOUT.requests_jsonl("{model}", "{seed}"),
         canary=LAYOUT.canary("{model}"),
     output:

@@ -205,6 +205,7 @@ class CellSpec:
     `options` are the backend's options (batch_size, attention, padding_side, scoring, ...),
     `env` the device's environment variables (set before the backend is imported),
     `recipe` the precision's recipe, `files` relative path -> SHA-256 of the model folder.
+    `requirements_sha256` is the lock file of the backend's own environment, where it has one.
     `canary` is {"requests": [Request...], "token_logprobs": [[float...]...], "tolerance_nats": x}
     or null; tolerance is on the mean absolute difference per token.
     """
@@ -226,14 +227,22 @@ class CellSpec:
     request_timeout_s: float | None = None
     canary: dict[str, Any] | None = None
     runner_version: str = RUNNER_VERSION
+    requirements_sha256: str | None = None
 
     @property
     def identity(self) -> str:
         """Hash of everything that can change the cell's numbers (the replicate included)."""
-        return digest(asdict(self))
+        return digest(self._content())
 
     def to_json(self) -> dict[str, Any]:
-        return {"identity": self.identity, **asdict(self)}
+        return {"identity": self.identity, **self._content()}
+
+    def _content(self) -> dict[str, Any]:
+        content = asdict(self)
+        # Absent rather than null: a cell in the device's own environment keeps its identity.
+        if self.requirements_sha256 is None:
+            del content["requirements_sha256"]
+        return content
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> CellSpec:
@@ -247,6 +256,7 @@ class CellSpec:
             "request_timeout_s",
             "canary",
             "runner_version",
+            "requirements_sha256",
         }
         if missing:
             raise ContractError(f"cell.json: missing keys {sorted(missing)}")

@@ -43,7 +43,17 @@ def specify_run(
         request_timeout_s=request_timeout_s,
         canary={**canary, "tolerance_nats": precision.canary_tolerance_nats},
         runner_version=RUNNER_VERSION,
+        requirements_sha256=lock_sha256(backend.requirements),
     )
+
+
+def lock_sha256(requirements: str | None) -> str | None:
+    """Hash the lock file of a backend's environment; raises UserError when it is missing."""
+    if requirements is None:
+        return None
+    if not Path(requirements).is_file():
+        raise UserError(f"{requirements}: no such requirements file")
+    return file_sha256(Path(requirements))
 
 
 def write_specs(
