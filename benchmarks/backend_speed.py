@@ -75,16 +75,52 @@ def openvino_loop(folder: Path, spec: CellSpec) -> Loop:
     return write
 
 
+def llamacpp_loop(folder: Path, spec: CellSpec) -> Loop:
+    """llama-cpp-python's Llama.generate() with its own greedy sampler."""
+    from llama_cpp import Llama
+
+    from runner.backends._llama_context import KV_TYPES
+    from runner.backends.llamacpp import FILE
+
+    kv_type = KV_TYPES[spec.recipe.get("kv_cache", "fp32")]
+    model = Llama(
+        str(folder / FILE),
+        n_ctx=json.loads((folder / "config.json").read_bytes())["max_position_embeddings"],
+        n_batch=spec.options["n_batch"],
+        n_ubatch=spec.options["n_ubatch"],
+        n_threads=spec.threads,
+        n_threads_batch=spec.threads,
+        flash_attn=spec.options["flash_attention"],
+        type_k=kv_type,
+        type_v=kv_type,
+        verbose=False,
+    )
+    end = json.loads((folder / "config.json").read_bytes())["eos_token_id"]
+
+    def write(prompt: list[int], count: int) -> list[int]:
+        model.reset()  # or it would keep the prefix of the last prompt
+        ids: list[int] = []
+        for token in model.generate(prompt, temp=0.0, top_k=1, repeat_penalty=1.0):
+            ids.append(int(token))
+            if len(ids) == count or token == end:
+                break
+        return ids
+
+    return write
+
+
 OWN_LOOPS: dict[str, Callable[[Path, CellSpec], Loop]] = {
     "onnxruntime": onnxruntime_loop,
     "openvino": openvino_loop,
+    "llamacpp": llamacpp_loop,
 }
 
 
 def backend_loop(folder: Path, spec: CellSpec) -> Loop:
     """The adapter, as a run calls it, at batch size 1."""
-    options = {**spec.options, "batch_size": 1}
-    backend: Any = load_adapter(spec.adapter)(folder, replace(spec, options=options))
+    adapter = load_adapter(spec.adapter)
+    alone = {"batch_size": 1} if "batch_size" in adapter.OPTIONS else {}
+    backend: Any = adapter(folder, replace(spec, options={**spec.options, **alone}))
 
     def write(prompt: list[int], count: int) -> list[int]:
         (answer,) = backend.generate([Request("generate", prompt, max_new_tokens=count)])
