@@ -8,7 +8,7 @@ from sameweights.config import describe_questions, load_config
 from sameweights.errors import UserError
 from sameweights.outcomes import forget_failed_runs
 from sameweights.paths import Layout
-from sameweights.sources import source_digest
+from sameweights.sources import assets_digest, source_digest
 
 try:
     CONFIG = load_config(config)

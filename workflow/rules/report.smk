@@ -30,6 +30,7 @@ rule report:
         "../../envs/hub.yaml"
     params:
         source=source_digest("sameweights/report"),
+        page=assets_digest(),
     message:
         "Write the report"
     script:

@@ -72,6 +72,23 @@ def test_forecast_of_churn_against_simulated_answers() -> None:
     assert forecast(gap.reshape(-1), np.full(n, length), 0.0).churn == 0.0
 
 
+def test_expected_divergence_is_that_of_the_answers_that_change() -> None:
+    rng = np.random.default_rng(4)
+    tau, longest, n = 0.2, 60, 6000
+    gap = rng.exponential(2.0, (n, longest))
+    lengths = rng.integers(1, longest + 1, n)
+    inside = np.arange(longest) < lengths[:, None]
+    flips = (gap + rng.normal(0, tau, gap.shape) < 0) & inside
+    changed = flips.any(axis=1)
+    found = forecast(gap.reshape(-1), lengths, tau)
+    observed = flips.argmax(axis=1)[changed].mean()
+    assert found.divergence_index == pytest.approx(observed, rel=0.05)
+    # An endless answer would diverge later: the two numbers are not to be compared.
+    assert found.mean_divergence is not None
+    assert found.mean_divergence > 1.3 * observed
+    assert forecast(np.ones(3), lengths, 0.0).divergence_index is None
+
+
 def test_independent_causes_add_in_squares() -> None:
     assert combine(0.3, 0.4) == pytest.approx(0.5)
 

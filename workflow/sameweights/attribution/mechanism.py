@@ -100,9 +100,10 @@ class Forecast:
     """What a tau does to answers, from the reference's gaps alone.
 
     `flips_per_token` (lambda): E Phi(-m/tau). `small_tau`: its limit f(0) tau / sqrt(2 pi), f(0)
-    the density of gaps at zero. `mean_divergence`: expected position of the first differing token,
-    1/lambda (None without flips). `churn`: share of answers that change over their own lengths,
-    mean of 1 - exp(-lambda L).
+    the density of gaps at zero. `mean_divergence`: expected position of the first differing token
+    of an endless answer, 1/lambda (None without flips). `churn`: share of answers that change over
+    their own lengths, mean of 1 - exp(-lambda L). `divergence_index`: expected position of the
+    first differing token of the answers that change within their own lengths (None without flips).
     """
 
     tau_nats: float
@@ -111,6 +112,7 @@ class Forecast:
     small_tau: float
     mean_divergence: float | None
     churn: float
+    divergence_index: float | None
 
 
 def forecast(gap: Floats, lengths: NDArray[np.int64], tau_nats: float) -> Forecast:
@@ -128,7 +130,19 @@ def forecast(gap: Floats, lengths: NDArray[np.int64], tau_nats: float) -> Foreca
         small_tau=density * tau_nats / float(np.sqrt(2 * np.pi)),
         mean_divergence=1 / rate if rate > 0 else None,
         churn=float(np.mean(1 - np.exp(-rate * lengths))),
+        divergence_index=_expected_index(rate, lengths),
     )
+
+
+def _expected_index(rate: float, lengths: NDArray[np.int64]) -> float | None:
+    """Mean index of the first flip over answers that flip before their end, at `rate` a token."""
+    if rate <= 0 or not lengths.any():
+        return None
+    index = np.arange(lengths.max())
+    first = np.exp(-rate * index) * -np.expm1(-rate)
+    sums = [np.concatenate(([0.0], np.cumsum(weights))) for weights in (index * first, first)]
+    moment, changed = (float(total[lengths].sum()) for total in sums)
+    return moment / changed
 
 
 def combine(*taus_nats: float) -> float:

@@ -257,7 +257,8 @@ class PairMechanism:
     tokens whose best candidate changes; `ties`: observed at a tie. `too_wide`: share of them at a
     gap above 5 platform taus (None: the platform step was not run), with Wilson's interval.
     `expected_churn`, `observed_churn`: generated answers that change, of `answers`.
-    `expected_divergence`, `observed_divergence`: mean position of the first differing token.
+    `expected_divergence`, `observed_divergence`: mean position (from 0) of the first differing
+    token, both over answers that change before their end.
     """
 
     player: str

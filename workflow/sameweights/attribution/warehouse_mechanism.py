@@ -159,6 +159,6 @@ def explain_pair(
         answers=answers,
         expected_churn=expected.churn if expected else None,
         observed_churn=float(changed.mean()) if answers else None,
-        expected_divergence=expected.mean_divergence if expected else None,
+        expected_divergence=expected.divergence_index if expected else None,
         observed_divergence=float(evidence.divergence[changed].mean()) if changed.any() else None,
     )
