@@ -202,3 +202,11 @@ def test_third_replicate_passes_the_gate_too(tmp_path: Path) -> None:
     pl.read_parquet(path).with_columns(prompt_hash=pl.lit("x")).write_parquet(path)
     with pytest.raises(ComparabilityError, match=r"s0/r2 differ in prompt_hash on 18 of 18"):
         compare(tmp_path)
+
+
+def test_a_score_changes_by_at_most_all_of_it(tmp_path: Path) -> None:
+    write_results(tmp_path, Scenario(n=2, failed=()))
+    deltas = compare(tmp_path).filter(statistic="delta").drop_nulls("lo")
+    assert len(deltas) > 0
+    assert deltas["lo"].min() >= -1 and deltas["hi"].max() <= 1
+    assert (deltas["lo"] == -1).any() or (deltas["hi"] == 1).any()

@@ -37,4 +37,4 @@ def _attribute(warehouse: Path, reference: str, target: str, config: Path) -> di
     table = first.table
     labels = impossible_cells(config, table.find(first.reference), table.find(first.target))
     found = attribute(table, first.reference, first.target, rules=[ImpossibleCells(labels)])
-    return add_mechanism(warehouse, found).to_dict()
+    return add_mechanism(warehouse, found).to_dict(items=True)

@@ -258,7 +258,10 @@ def _measure(
         return np.where(n > 0, intervals.mcnemar_mid_p(down, up), np.nan), none, none
     if kind == "difference":
         enough = np.where(n > strata + 1, n - strata, 0)
-        return estimate, *intervals.difference(n, total, within, squares, up + down, enough)
+        lo, hi = intervals.difference(n, total, within, squares, up + down, enough)
+        # Scores of 0 and 1 differ by at most 1; what lies beyond costs no coverage.
+        most = np.where(frame["is_binary"].to_numpy(), 1.0, np.inf)
+        return estimate, np.maximum(lo, -most), np.minimum(hi, most)
     if kind == "mean":
         return estimate, *intervals.mean(n, total, squares)
     shares, means = intervals.share(n, total), intervals.mean(n, total, squares)

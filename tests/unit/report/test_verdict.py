@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sameweights.report.advice import Hole
 from sameweights.report.tables import Comparison
 from sameweights.report.verdict import say_verdict
 
@@ -109,9 +110,24 @@ def test_numbers_have_intervals_counts_and_coverage() -> None:
 
 
 def test_cell_without_results_is_a_refusal_with_reason_and_next_step() -> None:
-    found = say_verdict(table(), None, A, B, {B: "canary: wrong"})
+    found = say_verdict(table(), None, A, B, {B: Hole("failed", "canary: no answer")})
     assert found.headline == "No verdict: b/torch/w8a16 gave no results."
-    assert "canary: wrong" in found.line and "Run b/torch/w8a16 next" in found.line
+    assert "canary: no answer" in found.line and "Run b/torch/w8a16 next" in found.line
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("stopped", "was stopped, and the same run again ends the same way: make it pass"),
+        ("excluded", "is excluded, and the same run again ends the same way: take it into"),
+        ("refused", "was refused, and the same run again ends the same way: sign or replace"),
+    ],
+)
+def test_nobody_is_sent_to_run_what_would_end_the_same_way(state: str, says: str) -> None:
+    found = say_verdict(table(), None, A, B, {B: Hole(state, "canary: wrong")})
+    assert found.headline == "No verdict: b/torch/w8a16 gave no results."
+    assert "canary: wrong" in found.line and says in found.cause
+    assert "next" not in found.line and "compare with another cell" in found.cause
 
 
 def test_only_established_terms_are_called_a_cause() -> None:
@@ -143,6 +159,21 @@ def test_unidentified_split_names_what_is_known_and_the_next_cell() -> None:
     cause = say_verdict(table(), {"outcomes": {"score": split}}, A, B, {}).cause
     assert "cannot split the score" in cause and "device+backend -5.0" in cause
     assert "Run b/torch/bf16 next" in cause
+
+
+def test_a_stopped_cell_is_not_advised_and_the_next_best_is() -> None:
+    ranked = [{"cell": "m/b/torch/bf16"}, {"cell": "m/a/torch/w8a16"}]
+    split = outcome("score", identified=False, next_cells=ranked)
+    stopped = {"m/b/torch/bf16/s0": Hole("stopped", "canary: 4 nats")}
+
+    def cause(holes: dict[str, Hole]) -> str:
+        return say_verdict(table(), {"outcomes": {"score": split}}, A, B, holes).cause
+
+    assert "Run a/torch/w8a16 next. b/torch/bf16 would tell too, but was stopped: canary" in cause(
+        stopped
+    )
+    both = stopped | {"m/a/torch/w8a16/s0": Hole("excluded", "too slow")}
+    assert "Run" not in cause(both) and "No cell that can run tells more" in cause(both)
 
 
 def test_missing_or_failed_attribution_is_said() -> None:

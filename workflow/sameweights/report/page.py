@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sameweights.errors import UserError
 from sameweights.report import charts, wording
+from sameweights.report.advice import Hole, advise_next
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.export import write_tables
 from sameweights.report.items import read_changed
@@ -113,13 +114,18 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         reference, target = ends[0]
         changed = read_changed(db, reference, target)
     references = [end[0] for end in ends]
-    reasons = {c["cell"]: c["reason"] or "no item was measured" for c in cells if not c["n"]}
+    holes = {
+        cell["cell"]: Hole(cell["state"], cell["reason"] or "no item was measured")
+        for cell in cells
+        if not cell["n"]
+    }
     measured = [cell["cell"] for cell in cells if cell["n"]]
     pairs, pairs_left_out = list_pairs(table, references, target)
     return {
-        "verdict": say_verdict(table, split, reference, target, reasons),
-        "others": [(end[1], say_verdict(table, None, *end, reasons)) for end in ends[1:]],
+        "verdict": say_verdict(table, split, reference, target, holes),
+        "others": [(end[1], say_verdict(table, None, *end, holes)) for end in ends[1:]],
         "split": split,
+        "advice": _advise(split, holes),
         "split_seed": _only_seed(cells, reference),
         "reference": reference,
         "target": target,
@@ -136,6 +142,13 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "runs": describe_runs(runs),
         "charts": _charts(split, *choose_points(table, references), changed["items"]),
     }
+
+
+def _advise(split: Row | None, holes: dict[str, Hole]) -> str:
+    """What would tell more about the first outcome that the matrix cannot split."""
+    outcomes = (split or {}).get("outcomes", {}).values()
+    unknown = (o["next_cells"] for o in outcomes if not o["identified"] and o["next_cells"])
+    return advise_next(next(unknown, ()), holes)
 
 
 def _only_seed(cells: list[Row], reference: str) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sameweights.report.advice import Hole, advise_end, advise_next
 from sameweights.report.tables import Comparison, Row
 from sameweights.report.wording import bracket, percent, points, short
 
@@ -29,19 +30,19 @@ def say_verdict(
     split: Mapping[str, Any] | None,
     reference: str,
     target: str,
-    reasons: Mapping[str, str],
+    holes: Mapping[str, Hole],
 ) -> Verdict:
     """Say whether the drop is real, how many answers changed, and why; or refuse with the reason.
 
     `split`: the attribution's JSON, {"error": text}, or None when it was not computed.
-    `reasons`: cell -> why it has no numbers.
+    `holes`: the cells without numbers.
     """
     for cell in (reference, target):
-        if cell in reasons:
+        if cell in holes:
             return Verdict(
                 f"No verdict: {short(cell)} gave no results.",
-                f"Reason: {reasons[cell]}.",
-                f"Run {short(cell)} next.",
+                f"Reason: {holes[cell].reason}.",
+                advise_end(cell, holes[cell]),
             )
     delta = table.find(reference, target, "delta")
     churn = table.find(reference, target, "churn_tokens")
@@ -50,7 +51,7 @@ def say_verdict(
     return Verdict(
         f"{_say_score(delta)}; {_say_churn(churn)}.",
         _say_numbers(table, reference, target, delta, churn),
-        _say_cause(split),
+        _say_cause(split, holes),
     )
 
 
@@ -115,7 +116,7 @@ def _say_floor(churn: Row) -> str:
     return f"Two runs of the same cell differ on {percent(floor)}{limit}."
 
 
-def _say_cause(split: Mapping[str, Any] | None) -> str:
+def _say_cause(split: Mapping[str, Any] | None, holes: Mapping[str, Hole]) -> str:
     if split is None:
         return "By cause: not computed."
     if "error" in split:
@@ -125,11 +126,8 @@ def _say_cause(split: Mapping[str, Any] | None) -> str:
         return ""
     if not outcome["identified"]:
         known = _say_terms([b for b in outcome["blocks"] if b["estimate"] is not None])
-        ahead = outcome["next_cells"]
-        run_next = f" Run {short(ahead[0]['cell'])} next." if ahead else ""
-        return (
-            f"This matrix cannot split {name} by cause; it can tell {known or 'nothing'}.{run_next}"
-        )
+        told = f"This matrix cannot split {name} by cause; it can tell {known or 'nothing'}."
+        return f"{told} {advise_next(outcome['next_cells'], holes)}".rstrip()
     terms = outcome["headline"]
     causes = " and ".join(term["name"] for term in terms if _is_established(term, outcome))
     lead = f"Cause of {name}: {causes}" if causes else f"No single cause of {name} is established"
