@@ -86,7 +86,8 @@ def write_attribution(folder: Path) -> Path:
     found = read_comparisons(folder / "warehouse.duckdb", REFERENCE, TARGET, primary=True)[0]
     path = folder / "attribution.json"
     split = attribute(found.table, found.reference, found.target)
-    path.write_text(json.dumps(add_mechanism(folder / "warehouse.duckdb", split).to_dict(items=True)))
+    found_with_mechanism = add_mechanism(folder / "warehouse.duckdb", split)
+    path.write_text(json.dumps(found_with_mechanism.to_dict(items=True)))
     return path
 
 

@@ -46,7 +46,7 @@ def advise_next(ranked: Sequence[Mapping[str, Any]], holes: Mapping[str, Hole]) 
     """
     known = {short(cell): hole for cell, hole in holes.items() if hole.state in SETTLED}
     names = [short(entry["cell"]) for entry in ranked]
-    blocked = []
+    blocked: list[str] = []
     for name in names:
         if name not in known:
             return " ".join([f"Run {name} next.", *blocked])
