@@ -6,7 +6,8 @@ const PAGE = 20;
 const form = document.getElementById("filters");
 const list = document.getElementById("item-list");
 const more = document.getElementById("more");
-const fields = ["cell", "task", "kind"];
+const fields = ["cell", "task", "kind", "level", "class"];
+const NAMES = { lost: "lost: right to wrong", won: "won: wrong to right", "both wrong": "both wrong, but different", "both right": "both right, but different" };
 let matching = [];
 let shown = 0;
 
@@ -86,6 +87,8 @@ function fill(item, body) {
     el("div", { class: "answers" }, side(item, "a", reference), side(item, "b", item.cell)),
     tables,
     el("p", { class: "small" }, "right answer: ", el("bdi", {}, item.target), " · ",
+      `differs in ${item.level === "tokens only" ? "its tokens only" : `its ${item.level}`} · `,
+      item.class ? `from reference to target changed by: ${item.class} · ` : "",
       el("a", { href: `#${new URLSearchParams({ ...state(), item: key(item) })}` }, "link to this item")),
     prompt, rows);
 }
@@ -99,7 +102,7 @@ function card(item, open) {
   if (item.index !== null) facts.push(`token ${item.index}`);
   if (item.margin === 0) facts.push("exact tie");
   else if (item.margin !== null) facts.push(`margin ${item.margin.toPrecision(3)} nats`);
-  const details = el("details", { class: `item ${item.kind.replace(" ", "-")}` },
+  const details = el("details", { class: `item ${item.kind.replaceAll(" ", "-")}` },
     el("summary", {}, el("span", { class: "badge" }, item.kind), facts.join(" · ")));
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) fill(item, details);
@@ -153,13 +156,15 @@ function readHash() {
 
 function setUp() {
   for (const name of fields) {
-    const values = [...new Set(items.map((item) => item[name]))].sort();
-    form.elements[name].append(el("option", { value: "" }, "all"), ...values.map((v) => el("option", { value: v }, v)));
+    const values = [...new Set(items.map((item) => item[name]))].filter((value) => value !== null).sort();
+    form.elements[name].parentElement.hidden = values.length === 0;
+    form.elements[name].append(el("option", { value: "" }, "all"), ...values.map((v) => el("option", { value: v }, NAMES[v] ?? v)));
     form.elements[name].addEventListener("change", () => {
       history.replaceState(null, "", `#${new URLSearchParams(state())}`);
       render();
     });
   }
+  document.getElementById("clear").addEventListener("click", () => { location.hash = "cell="; });
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", showMore);

@@ -10,7 +10,7 @@ from synthetic_results import Scenario, write_results
 
 from sameweights.attribution.mechanism import divergence_index as first_difference
 from sameweights.report import items
-from sameweights.report.items import cut_answer, read_changed
+from sameweights.report.items import cut_answer, name_classes, read_changed
 from sameweights.warehouse import build_warehouse
 
 WORDS = {
@@ -89,7 +89,7 @@ def test_flips_come_first_then_the_target_then_wide_margins(
     warehouse: duckdb.DuckDBPyConnection,
 ) -> None:
     found = read_changed(warehouse, A, BW)["items"]
-    flips = [i["kind"] != "answer only" for i in found]
+    flips = [i["kind"] in ("lost", "won") for i in found]
     assert flips == sorted(flips, reverse=True) and len(set(flips)) == 2
     margins = [
         i["margin"] for i in found if i["cell"] == "dev-b/torch/w8a16" and i["kind"] == "lost"
@@ -152,3 +152,22 @@ def test_choices_come_from_the_measured_replicate(tmp_path: Path) -> None:
     items_with_choices = [i["choices"] for i in found["items"] if "choices" in i]
     assert items_with_choices
     assert all(ll > -9 for choices in items_with_choices for _, *lls in choices for ll in lls)
+
+
+def test_direction_and_level_say_what_changed(warehouse: duckdb.DuckDBPyConnection) -> None:
+    found = read_changed(warehouse, A, BW)["items"]
+    for item in found:
+        before, after = item["value_a"], item["value_b"]
+        same = "both right" if before else "both wrong"
+        assert item["kind"] == (same if before == after else "won" if after > before else "lost")
+        extracted = item["extracted_a"] != item["extracted_b"]
+        assert (item["level"] == "extracted answer") == extracted
+    assert {item["kind"] for item in found} >= {"lost", "both wrong"}
+
+
+def test_classes_are_those_of_the_attribution() -> None:
+    items: list[dict[str, object]] = [{"task": "t", "doc_id": n} for n in (1, 2)]
+    name_classes(items, {"items": [["t", 2, "none"]], "labels": ["device"]})
+    assert [item["class"] for item in items] == [None, "device"]
+    name_classes(items, None)
+    assert [item["class"] for item in items] == [None, None]

@@ -127,7 +127,7 @@ def describe_item(row: Row, words: dict[int, str]) -> Row:
     index = row["divergence"]
     item = {key: row[key] for key in ("task", "doc_id", "target", "margin")}
     item |= {"cell": short(row["cell"]), "kind": _kind(row["value_a"], row["value_b"])}
-    item["index"] = index
+    item |= {"index": index, "level": _level(row)}
     for side, other in ("ab", "ba"):
         text, ids = row[f"text_{side}"] or "", row[f"ids_{side}"]
         answer = cut_answer(text, row[f"text_{other}"] or "", ids, index, words)
@@ -140,8 +140,29 @@ def describe_item(row: Row, words: dict[int, str]) -> Row:
 
 def _kind(before: float, after: float) -> str:
     if before == after:
-        return "answer only"
+        return {0.0: "both wrong", 1.0: "both right"}.get(before, "same score")
     return "lost" if after < before else "won"
+
+
+def _level(row: Row) -> str:
+    """The coarsest view of an answer in which it changed."""
+    if row["extracted_a"] != row["extracted_b"]:
+        return "extracted answer"
+    if row["text_a"] != row["text_b"]:
+        return "text"
+    return "tokens only"
+
+
+def name_classes(items: list[Row], classes: Row | None) -> None:
+    """Add to each item its class by what changes its answer; None where it has none.
+
+    `classes`: of the attribution, with `items` (task, doc_id, filter) and their `labels`.
+    """
+    found = classes or {}
+    keys = ((task, doc_id) for task, doc_id, _ in found.get("items", []))
+    labels = dict(zip(keys, found.get("labels", []), strict=True))
+    for item in items:
+        item["class"] = labels.get((item["task"], item["doc_id"]))
 
 
 def _candidates(

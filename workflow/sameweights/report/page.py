@@ -14,7 +14,7 @@ from sameweights.report import charts, wording
 from sameweights.report.advice import Hole, advise_next
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.export import write_tables
-from sameweights.report.items import read_changed
+from sameweights.report.items import name_classes, read_changed
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
@@ -113,6 +113,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         # One page explains one comparison; the other models and seeds get their verdicts.
         reference, target = ends[0]
         changed = read_changed(db, reference, target)
+    name_classes(changed["items"], (split or {}).get("classes"))
     references = [end[0] for end in ends]
     holes = {
         cell["cell"]: Hole(cell["state"], cell["reason"] or "no item was measured")
