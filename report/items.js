@@ -164,7 +164,10 @@ function setUp() {
       render();
     });
   }
-  document.getElementById("clear").addEventListener("click", () => { location.hash = "cell="; });
+  document.getElementById("clear").addEventListener("click", () => {
+    history.replaceState(null, "", "#cell=");
+    choose(new URLSearchParams());
+  });
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", showMore);

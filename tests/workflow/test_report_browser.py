@@ -181,6 +181,49 @@ def test_filters_narrow_the_list_and_the_link_restores_it(
     again.context.close()
 
 
+def test_items_are_found_by_direction_difference_and_class(
+    view: View, browser: Any, report: Path
+) -> None:
+    view.page.click("#clear")
+    everything = int(view.texts("#count")[0].split()[0])
+    item = view.page.evaluate(
+        """() => JSON.parse(document.getElementById('changed-data').textContent).items
+            .find((item) => item.kind === 'both wrong' && item.class)"""
+    )
+    for name in ("kind", "level", "class"):
+        view.page.select_option(f"select[name={name}]", item[name])
+    count = int(view.texts("#count")[0].split()[0])
+    assert 0 < count < everything
+    open_all(view)
+    cards = view.texts("#item-list details.item")
+    assert len(cards) == count
+    for words in ("both wrong", "differs in its", f"changed by: {item['class']} ·"):
+        assert all(words in card for card in cards)
+    again = View(browser, report, "#" + view.page.url.partition("#")[2])
+    assert again.texts("#count") == view.texts("#count")
+    again.context.close()
+    view.page.click("#clear")
+    view.page.wait_for_function(
+        "wanted => document.getElementById('count').textContent.startsWith(`${wanted} items`)",
+        arg=everything,
+    )
+
+
+def test_every_kind_of_hole_is_drawn_differently(view: View) -> None:
+    styles = view.page.evaluate(
+        """() => ['stopped', 'excluded', 'failed', 'refused', 'missing'].map((state) => {
+            const cell = document.querySelector('td.hole').cloneNode(true);
+            cell.className = `hole ${state}`;
+            document.querySelector('#matrix tbody tr').append(cell);
+            const sign = getComputedStyle(cell.querySelector('b'), '::before').content;
+            const { backgroundImage, borderStyle } = getComputedStyle(cell);
+            cell.remove();
+            return [sign, backgroundImage + borderStyle];
+        })"""
+    )
+    assert all(len(set(column)) == 5 for column in zip(*styles, strict=True))
+
+
 def test_link_to_an_item_puts_it_first(view: View, browser: Any, report: Path) -> None:
     open_all(view)
     link = view.page.locator("#item-list details.item a").nth(5)
