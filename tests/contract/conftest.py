@@ -15,7 +15,7 @@ from tests.contract.trtllm_stub import EXAMPLES, open_on_stub
 
 from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec
-from sameweights.artifacts import gguf, onnx, openvino
+from sameweights.artifacts import gguf, mlx, onnx, openvino
 
 WINDOW = 64
 EOS_PROMPT = "the end"
@@ -186,6 +186,7 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "onnxruntime": ("onnxruntime", {"batch_size": 3}),
     "openvino": ("openvino", {"batch_size": 3}),
     "llamacpp": ("llamacpp", {"n_batch": 8, "n_ubatch": 4}),
+    "mlx": ("mlx", {"device": "cpu"}),
     "lmeval": (
         "lmeval",
         {"batch_size": 1, "model_args": {"device": "cpu", "add_bos_token": False}},
@@ -204,6 +205,7 @@ CONVERTED: dict[str, tuple[str, Callable[..., Any]]] = {
     "onnxruntime": ("onnxruntime", onnx.convert),
     "openvino": ("openvino", openvino.convert),
     "llamacpp": ("llama_cpp", gguf.convert),
+    "mlx": ("mlx_lm", mlx.convert),
 }
 """Adapters that read a converted model: the module of their runtime, and the converter."""
 

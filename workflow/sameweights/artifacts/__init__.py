@@ -26,7 +26,7 @@ CARRIED = (
     "special_tokens_map.json",
     "chat_template.jinja",
 )
-"""Files of the model folder that every artefact carries, byte for byte."""
+"""Files of the model folder that every artefact carries, unless its converter wrote its own."""
 
 
 class Converter(Protocol):
@@ -70,7 +70,7 @@ def make_artifact(
     part.mkdir(parents=True)
     how = module.convert(model_dir, recipe, part, python)
     for name in CARRIED:
-        if (model_dir / name).is_file():
+        if (model_dir / name).is_file() and not (part / name).exists():
             shutil.copyfile(model_dir / name, part / name)
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
