@@ -26,6 +26,7 @@ def convert(model: Path, recipe: Mapping[str, Any], out: Path, python: str) -> d
             f"mlx: recipe: weights {weights!r}, compute {compute!r}; allowed: "
             f"{', '.join(TYPES)}, and as weights {', '.join(BITS)}"
         )
+    out.mkdir(parents=True, exist_ok=True)
     arguments = ["--dtype", TYPES[compute]]
     if weights in BITS:
         group = ["--q-group-size", str(GROUP_SIZE)]
