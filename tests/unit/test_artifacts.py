@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +44,7 @@ def make(layout: Layout, monkeypatch: pytest.MonkeyPatch, convert: Any) -> None:
         layout.model("m"),
         layout.manifest("m"),
         {"weights": "int8"},
-        "python3",
+        sys.executable,
         layout.artifact("m", "tiny", "q"),
         layout.artifact_manifest("m", "tiny", "q"),
     )
@@ -61,12 +63,14 @@ def test_the_manifest_names_every_file_and_how_it_was_made(
     assert record["files"] == {p.name: file_sha256(p) for p in folder.iterdir()}
     assert set(record["files"]) == {"weights.bin", "config.json", "tokenizer.json"}
     assert (folder / "tokenizer.json").read_text() == "the model's tokenizer.json"
+    versions = record["source"].pop("versions")
+    assert versions["pytest"] == importlib.metadata.version("pytest")
     assert record["source"] == {
         "kind": "artifact",
         "converter": "tiny",
         "recipe": {"weights": "int8"},
         "from": "d",
-        "how": {"tool": "python3", "weights": "int8"},
+        "how": {"tool": sys.executable, "weights": "int8"},
     }
 
 

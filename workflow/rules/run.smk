@@ -40,6 +40,7 @@ rule run_cell:
         record=LAYOUT.run("{run}") / "run.json",
     log:
         LAYOUT.results / "logs/run_cell/{run}.log",
+    priority: lambda w: REGISTRIES.devices.get(cell_of(w).device, "devices").priority
     conda:
         "../../envs/hub.yaml"
     resources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -31,3 +32,18 @@ def make_environment(requirements: Path, marker: Path, log: Path) -> None:
 def environment_python(folder: Path) -> Path:
     """Return the environment's Python as an absolute path, its links kept (they make it one)."""
     return Path(os.path.abspath(folder / "bin" / "python"))  # noqa: PTH100 - resolve() would leave
+
+
+LIST_VERSIONS = (
+    "import importlib.metadata as m, json;"
+    "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
+)
+
+
+def installed_versions(python: str) -> dict[str, str]:
+    """Return name -> version of every package that a Python sees; raises UserError."""
+    done = subprocess.run([python, "-c", LIST_VERSIONS], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{python}: {done.stderr.decode(errors='replace').strip()}")
+    found: dict[str, str] = json.loads(done.stdout)
+    return found

@@ -86,6 +86,7 @@ class DeviceEntry(Closed):
     in place of every environment; `system_python` runs the transport's own side; `requirements` is
     the lock file for `python`, installed by `sameweights provision`; `run_timeout_s` ends a run
     that hangs.
+    `priority`: runs of a device with a higher one start first (the slowest should).
     `expect` maps a probe to the pattern its output must show before a run.
     """
 
@@ -109,6 +110,7 @@ class DeviceEntry(Closed):
     env: dict[str, str] = Field(default_factory=dict)
     threads: int = Field(default=1, ge=1)
     slots: int = Field(default=1, ge=1)
+    priority: int = Field(default=0, ge=0, le=100)
     requires_cpu_flags: list[str] = Field(default_factory=list)
 
     @property

@@ -151,3 +151,17 @@ def test_named_path_and_its_errors() -> None:
 def test_tables_of_a_test_are_aligned() -> None:
     table = table_of({"a/b/c": np.zeros(3), "a/b/d": np.ones(3)})
     assert len(table.cells) == 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(lattices())
+def test_an_interaction_is_a_term_only_where_one_can_exist(lattice: Lattice) -> None:
+    several_tops = any(len(lattice.tops(mask)) > 1 for mask in dividends(lattice.family))
+    assert (rules.INTERACTION in rules.headline(lattice)) == several_tops
+
+
+def test_a_single_order_makes_every_step_a_main_effect() -> None:
+    lattice = lattice_of(3, {(1, 0), (2, 1)})
+    headline = rules.headline(lattice)
+    assert list(headline) == ["f0", "f1", "f2"]
+    assert headline == rules.chain_steps(lattice, rules.finest_run_chain(lattice))

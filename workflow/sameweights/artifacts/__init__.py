@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from sameweights.environments import installed_versions
 from sameweights.errors import UserError, did_you_mean
 from sameweights.models import write_manifest
 
@@ -80,5 +81,6 @@ def make_artifact(
         "recipe": dict(recipe),
         "from": json.loads(model_manifest.read_bytes())["digest"],
         "how": how,
+        "versions": installed_versions(python),
     }
     write_manifest(model, source, folder, manifest)

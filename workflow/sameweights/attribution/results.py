@@ -334,7 +334,7 @@ class Attribution:
         outcomes{name}               score, churn, churn_excess, right_to_wrong, ...
           unit                       "proportion", "nats", ...
           total                      Estimate
-          headline[]                 Estimate per player, then "interaction"
+          headline[]                 Estimate per player, then "interaction" if any
           interactions[]             Estimate per named interaction
           fair_share[], path_average[]  Estimate per player
           path                       name "device>backend>precision", cells[], terms[]

@@ -17,9 +17,11 @@ def total(lattice: Lattice) -> Contrast:
 
 
 def headline(lattice: Lattice) -> dict[str, Contrast]:
-    """Main effects at the reference, then one interaction term.
+    """Main effects at the reference, then one interaction term where any can exist.
 
-    A dividend with one top is that player's main effect; all others are interaction.
+    A dividend with one top is that player's main effect; all others are interaction. Where
+    impossible corners leave a single order, every step is a main effect: a term that is zero by
+    construction would read as a finding.
     """
     mains: dict[str, Contrast] = {name: {} for name in lattice.names}
     for mask, dividend in dividends(lattice.family).items():
@@ -27,6 +29,8 @@ def headline(lattice: Lattice) -> dict[str, Contrast]:
         if len(tops) == 1:
             name = lattice.names[tops[0]]
             mains[name] = add([(1.0, mains[name]), (1.0, dividend)])
+    if not interactions(lattice):
+        return mains
     rest = add([(1.0, total(lattice)), *((-1.0, main) for main in mains.values())])
     return {**mains, INTERACTION: rest}
 

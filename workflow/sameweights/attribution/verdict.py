@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sameweights.attribution.results import Estimate, NextCell, NoiseFloor, OutcomeSplit
+from sameweights.attribution.rules import INTERACTION
 
 LABELS = {
     "score": "the score changes by",
@@ -66,7 +67,9 @@ def _say_terms(
 ) -> str:
     if all(term.estimate is not None for term in headline):
         terms = ", ".join(f"{t.name} {show(t.estimate or 0.0, unit)}" for t in headline)
-        return f"split at the reference: {terms}"
+        one_order = len(headline) > 1 and all(t.name != INTERACTION for t in headline)
+        where = "in the only order that can run" if one_order else "at the reference"
+        return f"split {where}: {terms}"
     known = ", ".join(f"{b.name} {show(b.estimate or 0.0, unit)}" for b in blocks)
     open_terms = [t.name for t in headline if t.estimate is None]
     text = f"known along the run cells: {known}; refused: {', '.join(open_terms)}"
