@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.backends import load_adapter
-from runner.checks import CheckFailure, check_files
-from runner.contract import RUNNER_VERSION, CellSpec
+from runner.checks import check_files, check_runner
+from runner.contract import CellSpec
 from runner.engine import RECORD
 from runner.host import set_environment
 from runner.journal import Log
@@ -28,11 +28,7 @@ def build_engine(
     Raises CheckFailure or OptionError for what does not fit, OSError and RuntimeError for what
     breaks.
     """
-    if spec.runner_version != RUNNER_VERSION:
-        raise CheckFailure(
-            f"cell.json: key 'runner_version' is {spec.runner_version!r}, "
-            f"this runner is {RUNNER_VERSION!r}"
-        )
+    check_runner(spec)
     check_files(model, spec.files, log)
     set_environment(spec.env, spec.threads)
     adapter: Any = load_adapter(spec.adapter)

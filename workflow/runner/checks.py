@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from runner.contract import CellSpec, ContractError, Request, file_sha256, read_jsonl
+from runner.contract import (
+    RUNNER_VERSION,
+    CellSpec,
+    ContractError,
+    Request,
+    file_sha256,
+    read_jsonl,
+)
 from runner.journal import Log
 
 
@@ -20,6 +27,15 @@ def read_spec(path: Path) -> CellSpec:
         return CellSpec.from_json(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ContractError(f"{path}: {error}") from error
+
+
+def check_runner(spec: CellSpec) -> None:
+    """Raise CheckFailure for a cell that was made for another runner."""
+    if spec.runner_version != RUNNER_VERSION:
+        raise CheckFailure(
+            f"cell.json: key 'runner_version' is {spec.runner_version!r}, "
+            f"this runner is {RUNNER_VERSION!r}"
+        )
 
 
 def check_files(folder: Path, expected: Mapping[str, str], log: Log) -> None:

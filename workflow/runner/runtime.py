@@ -10,7 +10,7 @@ import importlib.metadata
 import inspect
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -72,14 +72,21 @@ def satisfies(version: str, bounds: str) -> bool:
     return True
 
 
-def require_parameters(function: Callable[..., Any], names: Sequence[str], where: str) -> None:
-    """Raise CheckFailure unless `function` takes every named parameter (or any keyword)."""
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return
-    if missing := [name for name in names if name not in parameters]:
+def require_parameters(found: Any, names: Sequence[str], where: str) -> None:
+    """Raise CheckFailure unless a class or function takes every named parameter.
+
+    Compiled bindings have no Python signature: their doc string lists the parameters.
+    """
+    maker: Any = getattr(found, "__init__", found) if inspect.isclass(found) else found
+    text = maker.__doc__ or ""
+    try:
+        known = list(inspect.signature(found).parameters)
+    except (TypeError, ValueError):
+        known = []
+    if missing := [name for name in names if name not in known and f"{name}:" not in text]:
         raise CheckFailure(
-            f"{where} has no parameter {', '.join(missing)}; it has: {', '.join(parameters)}"
+            f"{where} has no parameter {', '.join(missing)}; "
+            f"it has: {', '.join(known) or text.strip() or 'nothing'}"
         )
 
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from runner.backends import Backend, load_adapter
 from runner.canary import CanaryFailure, check_canary
-from runner.checks import CheckFailure, check_files, read_requests
+from runner.checks import CheckFailure, check_files, check_runner, read_requests
 from runner.contract import (
     KINDS,
-    RUNNER_VERSION,
     CellSpec,
     ContractError,
     Outcome,
@@ -73,11 +72,7 @@ class Session:
         """Check, load, pass the canary, measure; raises what stops or breaks the run."""
         spec = self.spec
         self.out.mkdir(parents=True, exist_ok=True)
-        if spec.runner_version != RUNNER_VERSION:
-            raise CheckFailure(
-                f"cell.json: key 'runner_version' is {spec.runner_version!r}, "
-                f"this runner is {RUNNER_VERSION!r}"
-            )
+        check_runner(spec)
         requests = read_requests(requests_path, spec.requests_sha256)
         check_files(model, spec.files, self.log)
         journal = Journal(self.out, spec.identity, {r.request_id for r in requests}, self.log)

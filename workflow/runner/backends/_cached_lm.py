@@ -5,15 +5,16 @@ The first call of a text gets whole padded rows, every later one a token a row.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from runner.backends._evidence import FULL_EVIDENCE
 from runner.backends._folder import Folder
 from runner.backends._numpy_evidence import Evidence, choose, penalize
 from runner.backends._writing import Writing, draw_seed
 from runner.contract import Request, Response
-from runner.plan import Row, cut_windows
+from runner.plan import Row, cut_windows, plan_batches
 
 
 class Engine(Protocol):
@@ -36,6 +37,48 @@ class Engine(Protocol):
         They may be overwritten by the next call.
         """
 
+    def describe(self) -> dict[str, Any]:
+        """Return what the runtime says of itself."""
+
+
+class CachedBackend:
+    """The part of a backend that does not depend on how its engine is called."""
+
+    EVIDENCE: ClassVar[tuple[str, ...]] = FULL_EVIDENCE
+    batch_size: int
+    engine: Engine
+    folder: Folder
+    options: dict[str, Any]
+    version: str
+
+    @property
+    def window(self) -> int | None:
+        """The most positions that the model has."""
+        return self.folder.window
+
+    def plan(self, requests: list[Request]) -> list[list[Request]]:
+        """Cut into batches in file order."""
+        return plan_batches(requests, self.batch_size)
+
+    def loglikelihood(self, batch: list[Request]) -> list[Response]:
+        """Score the continuations of one batch."""
+        return score_rows(self.engine, self.folder, batch, self.batch_size)
+
+    def generate(self, batch: list[Request]) -> list[Response]:
+        """Generate for one batch."""
+        return generate_rows(self.engine, self.folder, batch)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the versions and settings really in force."""
+        return {
+            "evidence": list(self.EVIDENCE),
+            "token_ids": "as generated, a final end-of-text token included",
+            "options": self.options,
+            "version": self.version,
+            "window": self.window,
+            **self.engine.describe(),
+        }
+
 
 def score_rows(
     engine: Engine, folder: Folder, batch: list[Request], batch_size: int
@@ -50,16 +93,7 @@ def score_rows(
         part = rows[start : start + batch_size]
         for (request, row), logits in zip(part, _run_rows(engine, part), strict=True):
             evidence[request.request_id].add(logits, row[1])
-    return [
-        Response(
-            request.request_id,
-            "ok",
-            loglikelihood=evidence[request.request_id].loglikelihood,
-            is_greedy=evidence[request.request_id].is_greedy,
-            **evidence[request.request_id].fields(),
-        )
-        for request in batch
-    ]
+    return [evidence[request.request_id].score(request) for request in batch]
 
 
 def _run_rows(engine: Engine, part: list[tuple[Request, Row]]) -> list[Any]:

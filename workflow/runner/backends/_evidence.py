@@ -5,8 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from runner.contract import Request, Response
+
 TOP = 3
 """How many candidates are kept at every position."""
+
+FULL_EVIDENCE = ("token_logprobs", "margins", "top_ids", "top_logprobs", "logits_sha256")
+"""What a backend can give that sees the logits of every position."""
 
 
 class EvidenceLists:
@@ -38,3 +43,13 @@ class EvidenceLists:
             "top_logprobs": self.top_logprobs,
             "logits_sha256": self.sha.hexdigest(),
         }
+
+    def score(self, request: Request) -> Response:
+        """Return the answer to a scored request."""
+        return Response(
+            request.request_id,
+            "ok",
+            loglikelihood=self.loglikelihood,
+            is_greedy=self.is_greedy,
+            **self.fields(),
+        )

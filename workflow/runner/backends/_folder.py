@@ -48,6 +48,10 @@ class Folder:
     eos_ids: frozenset[int]
     repetition_penalty: float
 
+    def fit(self, longest: int) -> int:
+        """Return the positions left where an engine holds `longest` at most."""
+        return min(longest, self.window or longest)
+
 
 def read_folder(folder: Path) -> Folder:
     """Read config.json, generation_config.json and the tokenizer's files.

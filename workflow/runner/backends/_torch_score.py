@@ -21,7 +21,7 @@ def score_independent(
         logits = _run_rows(loaded, [row for _, row in part], padding_side)
         for (request, (_, continuation)), row_logits in zip(part, logits, strict=True):
             evidence[request.request_id].add(row_logits, continuation)
-    return [_answer(request, evidence[request.request_id]) for request in batch]
+    return [evidence[request.request_id].score(request) for request in batch]
 
 
 def score_shared(loaded: Loaded, batch: list[Request]) -> list[Response]:
@@ -50,7 +50,7 @@ def score_shared(loaded: Loaded, batch: list[Request]) -> list[Response]:
         start += len(tail)
         evidence = Evidence()
         evidence.add(own, request.continuation_ids)
-        responses.append(_answer(request, evidence))
+        responses.append(evidence.score(request))
     return responses
 
 
@@ -91,13 +91,3 @@ def _run_rows(loaded: Loaded, rows: list[Row], padding_side: str) -> list[torch.
         logits[index, end - len(continuation) : end]
         for index, (end, (_, continuation)) in enumerate(zip(ends, rows, strict=True))
     ]
-
-
-def _answer(request: Request, evidence: Evidence) -> Response:
-    return Response(
-        request.request_id,
-        "ok",
-        loglikelihood=evidence.loglikelihood,
-        is_greedy=evidence.is_greedy,
-        **evidence.fields(),
-    )

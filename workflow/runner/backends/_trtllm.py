@@ -7,18 +7,16 @@ an engine returns is checked by its shape before it is believed.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from runner.backends._evidence import FULL_EVIDENCE
 from runner.backends._folder import Folder
 from runner.backends._writing import Writing
-from runner.checks import CheckFailure
 from runner.contract import Request, Response
 from runner.plan import cut_windows, plan_batches
 
-EVIDENCE = ("token_logprobs", "margins", "top_ids", "top_logprobs", "logits_sha256")
 TIE = 1e-2
 """A greedy token's logit may lie this far below the best one: the engine may round its logits."""
 
@@ -68,7 +66,7 @@ class Engines:
 class LogitsBackend:
     """The part of a backend that does not depend on how its engine is called."""
 
-    EVIDENCE: ClassVar[tuple[str, ...]] = EVIDENCE
+    EVIDENCE: ClassVar[tuple[str, ...]] = FULL_EVIDENCE
     folder: Folder
     window: int | None
     engines: Engines
@@ -94,13 +92,7 @@ class LogitsBackend:
             ids = context + text[:-1]
             rows = check_rows(engine.context_logits(ids), len(ids), self.folder.vocab)
             evidence.add(rows[len(context) - 1 :], text)
-        return Response(
-            request.request_id,
-            "ok",
-            loglikelihood=evidence.loglikelihood,
-            is_greedy=evidence.is_greedy,
-            **evidence.fields(),
-        )
+        return evidence.score(request)
 
     def _write(self, request: Request) -> Response:
         from runner.backends._numpy_evidence import Evidence
@@ -179,21 +171,3 @@ def check_greedy(rows: Any, ids: list[int]) -> None:
                 f"token {place} of a greedy text has not the best logit of its row; usual cause: "
                 "generation logits one position off"
             )
-
-
-def require_arguments(found: Any, names: Sequence[str], where: str) -> None:
-    """Raise CheckFailure unless a class or function takes every named argument.
-
-    Compiled bindings have no Python signature: their doc string lists the arguments.
-    """
-    maker: Any = getattr(found, "__init__", found) if inspect.isclass(found) else found
-    text = maker.__doc__ or ""
-    try:
-        known = list(inspect.signature(found).parameters)
-    except (TypeError, ValueError):
-        known = []
-    if missing := [name for name in names if name not in known and f"{name}:" not in text]:
-        raise CheckFailure(
-            f"{where} has no argument {', '.join(missing)}; "
-            f"it shows: {', '.join(known) or text.strip() or 'nothing'}"
-        )

@@ -10,9 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from runner.backends._trtllm import Written, require_arguments
+from runner.backends._trtllm import Written
 from runner.backends._writing import draw_seed
 from runner.contract import Request
+from runner.runtime import require_parameters
 
 ARGUMENTS = {
     "ExecutorConfig": ("max_beam_width", "kv_cache_config", "enable_chunked_context"),
@@ -49,7 +50,7 @@ def load_bindings() -> Any:
     """Import the bindings; raises CheckFailure when an argument that is used is not there."""
     bindings = importlib.import_module("tensorrt_llm.bindings.executor")
     for name, arguments in ARGUMENTS.items():
-        require_arguments(getattr(bindings, name), arguments, f"tensorrt_llm Executor: {name}")
+        require_parameters(getattr(bindings, name), arguments, f"tensorrt_llm Executor: {name}")
     return bindings
 
 

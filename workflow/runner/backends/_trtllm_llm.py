@@ -10,9 +10,10 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from runner.backends._trtllm import Written, require_arguments
+from runner.backends._trtllm import Written
 from runner.backends._writing import draw_seed
 from runner.contract import Request
+from runner.runtime import require_parameters
 
 SAMPLING = (
     "end_id",
@@ -45,13 +46,13 @@ class LlmApi:
         api = importlib.import_module("tensorrt_llm.llmapi")
         self.SamplingParams: Any = api.SamplingParams
         self.KvCacheConfig: Any = api.KvCacheConfig
-        require_arguments(self.SamplingParams, SAMPLING, "tensorrt_llm SamplingParams")
-        require_arguments(
+        require_parameters(self.SamplingParams, SAMPLING, "tensorrt_llm SamplingParams")
+        require_parameters(
             self.KvCacheConfig,
             ("enable_block_reuse", "max_tokens"),
             "tensorrt_llm KvCacheConfig",
         )
-        require_arguments(self.LLM, ("model", "tokenizer"), "tensorrt_llm LLM")
+        require_parameters(self.LLM, ("model", "tokenizer"), "tensorrt_llm LLM")
 
 
 class LlmEngine:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
+from runner.backends._evidence import FULL_EVIDENCE
 from runner.contract import CellSpec, FinishReason, Request, Response
 from runner.options import Option, match_recipe, resolve_options
 from runner.plan import plan_batches
@@ -35,13 +36,7 @@ class Backend:
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]] = (
         {"weights": "fp32", "activations": "fp32", "compute": "fp32"},
     )
-    EVIDENCE: ClassVar[tuple[str, ...]] = (
-        "token_logprobs",
-        "margins",
-        "top_ids",
-        "top_logprobs",
-        "logits_sha256",
-    )
+    EVIDENCE: ClassVar[tuple[str, ...]] = FULL_EVIDENCE
 
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         self.options = resolve_options(spec.options, self.OPTIONS)

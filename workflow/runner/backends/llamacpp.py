@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from runner.backends._evidence import FULL_EVIDENCE
 from runner.backends._folder import read_folder
 from runner.backends._llama_context import KV_TYPES, Context
 from runner.backends._numpy_evidence import Evidence, choose, penalize
@@ -60,13 +61,7 @@ class Backend:
         "flash_attention": Option(bool, False, (True, False)),
     }
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]] = _recipes()
-    EVIDENCE: ClassVar[tuple[str, ...]] = (
-        "token_logprobs",
-        "margins",
-        "top_ids",
-        "top_logprobs",
-        "logits_sha256",
-    )
+    EVIDENCE: ClassVar[tuple[str, ...]] = FULL_EVIDENCE
 
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         """Load the file; raises OptionError or CheckFailure for what cannot be in force."""
@@ -123,13 +118,7 @@ class Backend:
             for logits in self.context.feed((context + text)[:-1], len(text)):
                 evidence.add(logits, text[done : done + len(logits)])
                 done += len(logits)
-        return Response(
-            request.request_id,
-            "ok",
-            loglikelihood=evidence.loglikelihood,
-            is_greedy=evidence.is_greedy,
-            **evidence.fields(),
-        )
+        return evidence.score(request)
 
     def _write(self, request: Request) -> Response:
         folder = self.folder

@@ -8,16 +8,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from runner.backends._cached_lm import generate_rows, score_rows
+from runner.backends._cached_lm import CachedBackend
 from runner.backends._folder import read_folder
 from runner.checks import CheckFailure
-from runner.contract import CellSpec, Request, Response
+from runner.contract import CellSpec
 from runner.options import Option, OptionError, match_recipe, resolve_options
-from runner.plan import plan_batches
 from runner.runtime import Runtime, require_parameters
-
-BATCH_SIZE = 1
-"""mlx-lm's models take no padding mask, so rows of unequal length cannot share a pass."""
 
 KV_GROUP_SIZE = 64
 
@@ -32,8 +28,11 @@ def _recipes() -> tuple[dict[str, Any], ...]:
     return (*plain, *quantized)
 
 
-class Backend:
-    """Runs a folder made by the converter `mlx`."""
+class Backend(CachedBackend):
+    """Runs a folder made by the converter `mlx`.
+
+    Scoring never reads a quantized KV cache, so `kv_bits` has no effect there.
+    """
 
     RUNTIME: ClassVar[Runtime] = Runtime(
         "mlx-lm",
@@ -42,19 +41,15 @@ class Backend:
         "0.32.2",
         "MLX's CPU build on Linux (mlx 0.32.4); not on a Mac's GPU",
     )
+    batch_size = 1
+    """mlx-lm's models take no padding mask: rows of unequal length cannot share a pass."""
+
     OPTIONS: ClassVar[dict[str, Option]] = {
         "device": Option(str, "gpu", ("cpu", "gpu")),
         "kv_bits": Option(int, None, (4, 8)),
         "kv_group_size": Option(int, None, (32, 64, 128)),
     }
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]] = _recipes()
-    EVIDENCE: ClassVar[tuple[str, ...]] = (
-        "token_logprobs",
-        "margins",
-        "top_ids",
-        "top_logprobs",
-        "logits_sha256",
-    )
 
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         """Load the model; raises OptionError or CheckFailure for what cannot be in force."""
@@ -64,31 +59,7 @@ class Backend:
             raise OptionError("cell.json: options: 'kv_group_size' has no effect without 'kv_bits'")
         self.version = self.RUNTIME.check()
         self.folder = read_folder(model_dir)
-        self.window: int | None = self.folder.window
         self.engine = Model(model_dir, self.options, self.recipe)
-
-    def plan(self, requests: list[Request]) -> list[list[Request]]:
-        """One request a batch."""
-        return plan_batches(requests, BATCH_SIZE)
-
-    def loglikelihood(self, batch: list[Request]) -> list[Response]:
-        """Score one continuation; a quantized KV cache is never read here, so it has no effect."""
-        return score_rows(self.engine, self.folder, batch, BATCH_SIZE)
-
-    def generate(self, batch: list[Request]) -> list[Response]:
-        """Generate for one request."""
-        return generate_rows(self.engine, self.folder, batch)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the versions and settings really in force."""
-        return {
-            "evidence": list(self.EVIDENCE),
-            "token_ids": "as generated, a final end-of-text token included",
-            "options": self.options,
-            "version": self.version,
-            "window": self.window,
-            **self.engine.describe(),
-        }
 
 
 class Model:

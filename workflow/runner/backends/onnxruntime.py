@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from runner.backends._cached_lm import generate_rows, score_rows
+from runner.backends._cached_lm import CachedBackend
 from runner.backends._folder import read_folder
 from runner.checks import CheckFailure
-from runner.contract import CellSpec, Request, Response
+from runner.contract import CellSpec
 from runner.options import Option, OptionError, match_recipe, resolve_options
-from runner.plan import plan_batches
 from runner.runtime import Runtime
 
 SETTINGS = "genai_config.json"
@@ -39,7 +38,7 @@ def _recipes() -> tuple[dict[str, Any], ...]:
     return (*plain, *quantized)
 
 
-class Backend:
+class Backend(CachedBackend):
     """Runs a folder made by the converter `onnx`: a graph and its genai_config.json."""
 
     RUNTIME: ClassVar[Runtime] = Runtime(
@@ -56,13 +55,6 @@ class Backend:
         "deterministic": Option(bool, None, (True, False)),
     }
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]] = _recipes()
-    EVIDENCE: ClassVar[tuple[str, ...]] = (
-        "token_logprobs",
-        "margins",
-        "top_ids",
-        "top_logprobs",
-        "logits_sha256",
-    )
 
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         """Load the graph; raises OptionError or CheckFailure for what cannot be in force."""
@@ -76,31 +68,8 @@ class Backend:
         package = "onnxruntime" if on_cpu else "onnxruntime-gpu"
         self.version = dataclasses.replace(self.RUNTIME, package=package).check()
         self.folder = read_folder(model_dir)
-        self.window: int | None = self.folder.window
+        self.batch_size = self.options["batch_size"]
         self.engine = Graph(model_dir, self.options, spec.threads)
-
-    def plan(self, requests: list[Request]) -> list[list[Request]]:
-        """Cut into batches in file order."""
-        return plan_batches(requests, self.options["batch_size"])
-
-    def loglikelihood(self, batch: list[Request]) -> list[Response]:
-        """Score the continuations of one batch."""
-        return score_rows(self.engine, self.folder, batch, self.options["batch_size"])
-
-    def generate(self, batch: list[Request]) -> list[Response]:
-        """Generate for one batch."""
-        return generate_rows(self.engine, self.folder, batch)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the versions and settings really in force."""
-        return {
-            "evidence": list(self.EVIDENCE),
-            "token_ids": "as generated, a final end-of-text token included",
-            "options": self.options,
-            "version": self.version,
-            "window": self.window,
-            **self.engine.describe(),
-        }
 
 
 class Graph:

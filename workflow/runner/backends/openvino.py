@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from runner.backends._cached_lm import generate_rows, score_rows
+from runner.backends._cached_lm import CachedBackend
 from runner.backends._folder import read_folder
 from runner.checks import CheckFailure
-from runner.contract import CellSpec, Request, Response
+from runner.contract import CellSpec
 from runner.options import Option, match_recipe, resolve_options
-from runner.plan import plan_batches
 from runner.runtime import Runtime
 
 MODEL = "openvino_model.xml"
@@ -27,7 +26,7 @@ LOSSY: dict[str, Any] = {"compute": "bf16", "kv_cache": "u8", "dynamic_quantizat
 FP32 = {"weights": "fp32", "activations": "fp32", "compute": "fp32"}
 
 
-class Backend:
+class Backend(CachedBackend):
     """Runs a folder made by the converter `openvino`."""
 
     RUNTIME: ClassVar[Runtime] = Runtime("openvino", ">=2026.0,<2026.5", "run", "2026.4.1")
@@ -38,13 +37,6 @@ class Backend:
         {"weights": "int8", "activations": "fp32", "library": "openvino", **EXACT},
         {"weights": "int8", "activations": "int8-dynamic", "library": "openvino", **LOSSY},
     )
-    EVIDENCE: ClassVar[tuple[str, ...]] = (
-        "token_logprobs",
-        "margins",
-        "top_ids",
-        "top_logprobs",
-        "logits_sha256",
-    )
 
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         """Compile the model; raises OptionError or CheckFailure for what cannot be in force."""
@@ -52,33 +44,8 @@ class Backend:
         recipe = match_recipe(spec.recipe, self.PRECISIONS)
         self.version = self.RUNTIME.check()
         self.folder = read_folder(model_dir)
-        self.window: int | None = self.folder.window
-        self.settings = settings_of(recipe, spec.threads)
-        self.engine = Model(model_dir / MODEL, self.settings)
-
-    def plan(self, requests: list[Request]) -> list[list[Request]]:
-        """Cut into batches in file order."""
-        return plan_batches(requests, self.options["batch_size"])
-
-    def loglikelihood(self, batch: list[Request]) -> list[Response]:
-        """Score the continuations of one batch."""
-        return score_rows(self.engine, self.folder, batch, self.options["batch_size"])
-
-    def generate(self, batch: list[Request]) -> list[Response]:
-        """Generate for one batch, padded on the left."""
-        return generate_rows(self.engine, self.folder, batch)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the versions and settings really in force."""
-        return {
-            "evidence": list(self.EVIDENCE),
-            "token_ids": "as generated, a final end-of-text token included",
-            "options": self.options,
-            "version": self.version,
-            "asked": self.settings,
-            "properties": self.engine.properties,
-            "window": self.window,
-        }
+        self.batch_size = self.options["batch_size"]
+        self.engine = Model(model_dir / MODEL, settings_of(recipe, spec.threads))
 
 
 def settings_of(recipe: dict[str, Any], threads: int) -> dict[str, str]:
@@ -112,6 +79,7 @@ class Model:
     def __init__(self, path: Path, settings: dict[str, str]) -> None:
         import openvino
 
+        self.settings = settings
         compiled = openvino.Core().compile_model(str(path), "CPU", settings)
         self.properties = {
             name: as_text(compiled.get_property(name))
@@ -156,3 +124,7 @@ class Model:
             # A bf16 model under an AVX2 cap computes nothing, and says nothing.
             raise RuntimeError(f"OpenVINO returned logits {logits.shape} for ids {ids.shape}")
         return logits
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was asked for and what is in force."""
+        return {"asked": self.settings, "properties": self.properties}

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from runner.backends._evidence import FULL_EVIDENCE
 from runner.backends._int8_selftest import check_int8_products
 from runner.backends._torch_generate import generate_batch
 from runner.backends._torch_model import (
@@ -46,13 +47,7 @@ class Backend:
         "device": Option(str, "cpu", ("cpu", "cuda", "mps")),
     }
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]] = _recipes()
-    EVIDENCE: ClassVar[tuple[str, ...]] = (
-        "token_logprobs",
-        "margins",
-        "top_ids",
-        "top_logprobs",
-        "logits_sha256",
-    )
+    EVIDENCE: ClassVar[tuple[str, ...]] = FULL_EVIDENCE
 
     def __init__(self, model_dir: Path, spec: CellSpec) -> None:
         """Load the model; raises OptionError or CheckFailure for what cannot be in force."""

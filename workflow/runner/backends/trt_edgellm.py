@@ -69,7 +69,7 @@ class Backend:
         engine_dir, self.record = read_engine(spec)
         self.engine = (engine_dir / "engine").resolve()
         longest = int(self.options["max_seq_len"])
-        self.window: int | None = min(longest, self.folder.window or longest)
+        self.window = self.folder.fit(longest)
 
     @classmethod
     def build(

@@ -64,7 +64,7 @@ class Backend(LogitsBackend):
                 f"{self.version} is installed; engines do not move between versions"
             )
         longest = int(self.options["max_seq_len"]) - 1
-        self.window: int | None = min(longest, self.folder.window or longest)
+        self.window = self.folder.fit(longest)
         self.model_dir = model_dir
         self.api: Any = load_bindings() if self.generation == "executor" else LlmApi(ENGINE_MODULE)
         self.places = {

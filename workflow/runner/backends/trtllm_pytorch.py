@@ -46,7 +46,7 @@ class Backend(LogitsBackend):
         self.folder = read_folder(model_dir)
         self.model_dir = model_dir
         longest = int(self.options["max_seq_len"]) - 1
-        self.window: int | None = min(longest, self.folder.window or longest)
+        self.window = self.folder.fit(longest)
         self.api = LlmApi("tensorrt_llm")
         self.engines = Engines(self._open, same=True)
 
