@@ -20,7 +20,7 @@ from sameweights.environments import environment_python, make_environment
 from sameweights.errors import UserError
 from sameweights.paths import Layout
 from sameweights.registry import BackendEntry
-from sameweights.specs import read_manifest
+from sameweights.specs import find_manifest
 
 
 @pytest.fixture
@@ -107,7 +107,9 @@ def test_a_cell_loads_its_backends_artefact_or_else_the_model(
     manifest.parent.mkdir(parents=True)
     manifest.write_text(json.dumps({"files": {"b": "1" * 64}}))
     found = {
-        backend: read_manifest(layout, Cell("m", "d", backend, "q", 0), registries)["files"]
+        backend: json.loads(
+            find_manifest(layout, Cell("m", "d", backend, "q", 0), registries).read_bytes()
+        )["files"]
         for backend in registries.backends.entries
     }
     assert found == {"plain": {"a": "0" * 64}, "made": {"b": "1" * 64}}

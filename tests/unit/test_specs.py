@@ -10,7 +10,7 @@ import yaml
 from runner.contract import CellSpec
 from sameweights.cells import Cell, Registries
 from sameweights.errors import UserError
-from sameweights.specs import specify_run
+from sameweights.specs import lock_sha256, specify_run
 
 LOCK = "config/requirements/own.txt"
 
@@ -36,7 +36,8 @@ def registries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registries:
 
 def specify(registries: Registries, backend: str) -> CellSpec:
     cell = Cell("m", "d", backend, "p", 0)
-    return specify_run(cell, 0, registries, {"files": {}}, "0" * 64, {}, None)
+    lock = lock_sha256(registries.backends.get(backend, cell.id).requirements)
+    return specify_run(cell, 0, registries, {"files": {}}, lock, "0" * 64, {}, None)
 
 
 def test_another_lock_is_another_cell(registries: Registries) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ def specify_run(
     replicate: int,
     registries: Registries,
     manifest: dict[str, Any],
+    requirements_sha256: str | None,
     requests_sha256: str,
     canary: dict[str, Any],
     request_timeout_s: float | None,
@@ -43,7 +45,7 @@ def specify_run(
         request_timeout_s=request_timeout_s,
         canary={**canary, "tolerance_nats": precision.canary_tolerance_nats},
         runner_version=RUNNER_VERSION,
-        requirements_sha256=lock_sha256(backend.requirements),
+        requirements_sha256=requirements_sha256,
     )
 
 
@@ -70,12 +72,15 @@ def write_specs(
     """Write {run id: cell.json} for all runs of one model and seed."""
     canary_record = json.loads(canary.read_bytes())
     requests_sha256 = file_sha256(requests)
+    # Many cells share a manifest and a lock file; a manifest names every file of a model.
+    read, digest = cache(_read_json), cache(lock_sha256)
     specs = {
         f"{cell.id}/r{replicate}": specify_run(
             cell,
             replicate,
             registries,
-            read_manifest(layout, cell, registries),
+            read(find_manifest(layout, cell, registries)),
+            digest(registries.backends.get(cell.backend, cell.id).requirements),
             requests_sha256,
             canary_record,
             request_timeout_s,
@@ -89,12 +94,10 @@ def write_specs(
     part.replace(out)
 
 
-def read_manifest(layout: Layout, cell: Cell, registries: Registries) -> dict[str, Any]:
+def find_manifest(layout: Layout, cell: Cell, registries: Registries) -> Path:
     """Return the manifest of what a cell loads: its backend's artefact, or the model's folder."""
     converter = registries.backends.get(cell.backend, cell.id).artifact
-    path = layout.weights_manifest(cell.model, converter, cell.precision)
-    record: dict[str, Any] = json.loads(path.read_bytes())
-    return record
+    return layout.weights_manifest(cell.model, converter, cell.precision)
 
 
 def extract_spec(specs: Path, run: str, out: Path) -> CellSpec:
@@ -105,3 +108,8 @@ def extract_spec(specs: Path, run: str, out: Path) -> CellSpec:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return CellSpec.from_json(record)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(path.read_bytes())
+    return record

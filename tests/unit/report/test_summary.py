@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from synthetic_results import Scenario, write_attribution, write_results
+from synthetic_results import MODEL, STOPPED, Scenario, write_attribution, write_results
 from typer.testing import CliRunner
 
 from sameweights.cli import app
@@ -50,3 +51,20 @@ def test_summary_and_plots_of_finished_results(tmp_path: Path, root: Path) -> No
     names = {path.name for path in (tmp_path / "plots").iterdir()}
     assert {"waterfall_score.svg", "waterfall_score.png", "churn_delta.svg"} <= names
     assert (tmp_path / "plots/churn_delta.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_summary_advises_no_stopped_cell(tmp_path: Path, root: Path) -> None:
+    write_results(tmp_path, Scenario(n=12))
+    build_warehouse(tmp_path, tmp_path / "warehouse.duckdb")
+    compare_cells(tmp_path / "warehouse.duckdb", tmp_path / "comparison.parquet")
+    path = write_attribution(tmp_path)
+    device, precision = STOPPED.split("/")
+    stopped = f"{device}/torch/{precision}"
+    split = json.loads(path.read_bytes())
+    ranked = [{"cell": f"{MODEL}/{stopped}"}, {"cell": "m/other/board/w8a16"}]
+    split["outcomes"]["score"]["identified"] = True
+    split["outcomes"]["churn"] |= {"identified": False, "next_cells": ranked}
+    path.write_text(json.dumps(split))
+    found = CliRunner().invoke(app, ["report", str(tmp_path), "--assets", str(root / "report")])
+    (advice,) = [line for line in found.stdout.splitlines() if line.startswith("- To tell more:")]
+    assert f"Run other/board/w8a16 next. {stopped} would tell too, but was stopped" in advice

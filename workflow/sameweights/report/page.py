@@ -84,15 +84,8 @@ def render_html(context: Row, assets: Path) -> str:
 def render_markdown(context: Row, assets: Path) -> str:
     """A summary for pull requests and chats."""
     environment = _environment(assets)
-    environment.globals |= {"MAX_SUMMARY": MAX_SUMMARY, "next_cells": _next_cells(context["split"])}
+    environment.globals["MAX_SUMMARY"] = MAX_SUMMARY
     return environment.get_template("summary.md.j2").render(**context)
-
-
-def _next_cells(split: Row | None) -> list[str]:
-    """The cells that would tell most, where the split is not identified."""
-    outcomes = (split or {}).get("outcomes", {}).values()
-    ahead = [o["next_cells"] for o in outcomes if not o["identified"] and o["next_cells"]]
-    return [found["cell"] for found in ahead[0][:3]] if ahead else []
 
 
 def read_context(warehouse: Path, comparison: Path, attribution: Path | None) -> Row:
