@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sameweights.attribution.mechanism import (
+    bin_flips,
     combine,
     common_prefix,
     divergence_index,
@@ -100,3 +101,18 @@ def test_prefixes() -> None:
     assert divergence_index([1, 2, 3], [1, 9, 3]) == 1
     assert divergence_index([1, 2], [1, 2, 3]) == 2
     assert divergence_index([1, 2], [1, 2]) is None
+
+
+def test_bins_share_all_positions_and_flips_among_them() -> None:
+    rng = np.random.default_rng(3)
+    gap = np.concatenate([np.zeros(7), rng.exponential(1.0, 500), [5e-324]])
+    flipped = rng.random(len(gap)) < 0.3
+    bins = bin_flips(gap, flipped, tau_nats=0.4)
+    whole = explain_flips(gap, flipped, 0.4, 0.4)
+    assert sum(one.positions for one in bins) == len(gap)
+    assert sum(one.observed for one in bins) == whole.observed
+    assert sum(one.predicted for one in bins) == pytest.approx(whole.predicted)
+    tie, near = bins[0], bins[1]
+    assert (tie.positions, tie.predicted, tie.hi_nats) == (7, 3.5, 0.0)
+    assert near.positions == int(((gap > 0) & (gap < 0.1)).sum()) and bins[-1].hi_nats is None
+    assert bin_flips(gap, flipped, tau_nats=0.0) == ()

@@ -10,7 +10,7 @@ from synthetic_results import Scenario, write_results
 
 from sameweights.attribution.mechanism import divergence_index as first_difference
 from sameweights.report import items
-from sameweights.report.items import cut_answer, name_classes, read_changed
+from sameweights.report.items import cut_answer, label_items, read_changed
 from sameweights.warehouse import build_warehouse
 
 WORDS = {
@@ -166,8 +166,6 @@ def test_direction_and_level_say_what_changed(warehouse: duckdb.DuckDBPyConnecti
 
 
 def test_classes_are_those_of_the_attribution() -> None:
-    items: list[dict[str, object]] = [{"task": "t", "doc_id": n} for n in (1, 2)]
-    name_classes(items, {"items": [["t", 2, "none"]], "labels": ["device"]})
-    assert [item["class"] for item in items] == [None, "device"]
-    name_classes(items, None)
-    assert [item["class"] for item in items] == [None, None]
+    classes = {"items": [["t", 2, "none"]], "labels": ["device"]}
+    assert label_items(classes) == {("t", 2): "device"}
+    assert label_items(None) == {}

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from sameweights.attribution.inference import Floats, wilson
-from sameweights.attribution.results import Interval
+from sameweights.attribution.results import GapBin, Interval
 
 WIDE_IN_TAU = 5.0
 """A gap of more than this many platform taus is out of the platform's reach."""
 
 DENSITY_WINDOW_TAUS = 1.0
+
+GAP_EDGES_TAUS = (0.0, 0.25, 0.5, 1.0, 2.0, 3.0, WIDE_IN_TAU, np.inf)
+"""Bins of gaps; exact ties, where rounding decides whatever tau is, have one of their own."""
 
 
 @dataclass(frozen=True)
@@ -183,4 +187,30 @@ def explain_flips(
         too_wide=wide / flips if flips else None,
         interval=wilson(wide, flips) if flips else None,
         ties=int((flipped & (gap <= tie_nats)).sum()),
+    )
+
+
+def bin_flips(gap: Floats, flipped: NDArray[np.bool_], tau_nats: float) -> tuple[GapBin, ...]:
+    """Flips seen and predicted by the size of the reference's gap; none where tau is 0.
+
+    gap [P] of the reference (nats), flipped [P]. Every position is in one bin.
+    """
+    if tau_nats == 0:
+        return ()
+    chance = flip_probability(gap, tau_nats)
+    tie = gap <= 0
+    within = [(0.0, 0.0, tie)]
+    for lo, hi in pairwise(GAP_EDGES_TAUS):
+        within.append((lo, hi, ~tie & (gap >= lo * tau_nats) & (gap < hi * tau_nats)))
+    return tuple(
+        GapBin(
+            lo_nats=lo * tau_nats,
+            hi_nats=None if hi == np.inf else hi * tau_nats,
+            lo_taus=lo,
+            hi_taus=None if hi == np.inf else hi,
+            positions=int(own.sum()),
+            observed=int((own & flipped).sum()),
+            predicted=float(chance[own].sum()),
+        )
+        for lo, hi, own in within
     )

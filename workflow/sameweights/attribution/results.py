@@ -249,6 +249,22 @@ class Classes:
 
 
 @dataclass(frozen=True)
+class GapBin:
+    """Token positions whose gap in the reference lies in [lo, hi); both 0 for exact ties.
+
+    Limits in nats and in taus, None without an upper one; flips `observed` and `predicted` there.
+    """
+
+    lo_nats: float
+    hi_nats: float | None
+    lo_taus: float
+    hi_taus: float | None
+    positions: int
+    observed: int
+    predicted: float
+
+
+@dataclass(frozen=True)
 class PairMechanism:
     """Why tokens flip between two run cells; see `mechanism`. Where evidence was stored.
 
@@ -258,7 +274,7 @@ class PairMechanism:
     gap above 5 platform taus (None: the platform step was not run), with Wilson's interval.
     `expected_churn`, `observed_churn`: generated answers that change, of `answers`.
     `expected_divergence`, `observed_divergence`: mean position (from 0) of the first differing
-    token, both over answers that change before their end.
+    token, both over answers that change before their end. `gaps`: flips by the size of the gap.
     """
 
     player: str
@@ -279,6 +295,7 @@ class PairMechanism:
     observed_churn: float | None
     expected_divergence: float | None
     observed_divergence: float | None
+    gaps: tuple[GapBin, ...] = ()
 
 
 @dataclass(frozen=True)

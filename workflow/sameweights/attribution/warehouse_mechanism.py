@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sameweights.attribution.inference import Floats
 from sameweights.attribution.mechanism import (
+    bin_flips,
     common_prefix,
     divergence_index,
     explain_flips,
@@ -161,4 +162,5 @@ def explain_pair(
         observed_churn=float(changed.mean()) if answers else None,
         expected_divergence=expected.divergence_index if expected else None,
         observed_divergence=float(evidence.divergence[changed].mean()) if changed.any() else None,
+        gaps=bin_flips(evidence.gap, evidence.flipped, tau.tau_nats),
     )

@@ -90,7 +90,7 @@ def draw_waterfall(name: str, title: str, bars: int, floor: float | None) -> Row
     if floor:
         band = alt.Chart(alt.InlineData([{"lo": -100 * floor, "hi": 100 * floor}]))
         layers.insert(0, band.mark_rect(opacity=0.25).encode(x="lo:Q", x2="hi:Q"))
-    return _spec(
+    return finish(
         alt.layer(*layers), f"{title} split by cause, in points with 95% intervals", 30 * bars
     )
 
@@ -126,7 +126,7 @@ def draw_churn_against_delta() -> Row:
     )
     zero = alt.Chart(alt.InlineData([{"at": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="at:Q")
     title = "Share of changed answers against score change, one point a pair of cells"
-    return _spec(alt.layer(zero, across, along, dots), title, 260)
+    return finish(alt.layer(zero, across, along, dots), title, 260)
 
 
 def draw_margins() -> Row:
@@ -140,7 +140,7 @@ def draw_margins() -> Row:
             tooltip=["margin:N", "items:Q"],
         )
     )
-    return _spec(chart, "Margins of the reference at the first divergent token", 260)
+    return finish(chart, "Margins of the reference at the first divergent token", 260)
 
 
 def margin_rows(items: list[Row]) -> list[Row]:
@@ -158,7 +158,8 @@ def margin_rows(items: list[Row]) -> list[Row]:
     return rows
 
 
-def _spec(chart: Any, description: str, height: int) -> Row:
+def finish(chart: Any, description: str, height: int) -> Row:
+    """A specification that takes its width from its place and its colours from the page."""
     spec = chart.properties(width="container", height=height, description=description).to_dict()
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     # The page's theme is the only source of colours for text, axes and rules.

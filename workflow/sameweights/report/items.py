@@ -153,16 +153,14 @@ def _level(row: Row) -> str:
     return "tokens only"
 
 
-def name_classes(items: list[Row], classes: Row | None) -> None:
-    """Add to each item its class by what changes its answer; None where it has none.
+def label_items(classes: Row | None) -> dict[tuple[str, int], str]:
+    """Class by (task, doc_id): what changes the item's answer.
 
     `classes`: of the attribution, with `items` (task, doc_id, filter) and their `labels`.
     """
     found = classes or {}
     keys = ((task, doc_id) for task, doc_id, _ in found.get("items", []))
-    labels = dict(zip(keys, found.get("labels", []), strict=True))
-    for item in items:
-        item["class"] = labels.get((item["task"], item["doc_id"]))
+    return dict(zip(keys, found.get("labels", []), strict=True))
 
 
 def _candidates(

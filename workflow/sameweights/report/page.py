@@ -10,11 +10,11 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sameweights.errors import UserError
-from sameweights.report import charts, wording
+from sameweights.report import charts, divergence, flips, mechanism, wording
 from sameweights.report.advice import Hole, advise_next
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.export import write_tables
-from sameweights.report.items import name_classes, read_changed
+from sameweights.report.items import label_items, read_changed
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
@@ -75,7 +75,11 @@ def render_html(context: Row, assets: Path) -> str:
     style = (assets / "style.css").read_text(encoding="utf-8")
     environment = _environment(assets)
     # The templates hand in every number that they show; the last line of the page holds them.
-    environment.globals["numbers"] = Numbers(context["split_seed"])
+    environment.globals |= {
+        "numbers": Numbers(context["split_seed"]),
+        "name_gap": mechanism.name_gap,
+        "flip_row": mechanism.flip_row,
+    }
     return environment.get_template("template.html.j2").render(
         **context, style=style, scripts=scripts, policy=policy(scripts), dump_json=dump_json
     )
@@ -106,7 +110,14 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         # One page explains one comparison; the other models and seeds get their verdicts.
         reference, target = ends[0]
         changed = read_changed(db, reference, target)
-    name_classes(changed["items"], (split or {}).get("classes"))
+        labels = label_items((split or {}).get("classes"))
+        flipped = {
+            "task": flips.flips_by_task(table, reference, target),
+            "class": flips.flips_by_class(db, table, labels, reference, target),
+        }
+        divergent = divergence.read_divergence(db, reference, target)
+    for item in changed["items"]:
+        item["class"] = labels.get((item["task"], item["doc_id"]))
     references = [end[0] for end in ends]
     holes = {
         cell["cell"]: Hole(cell["state"], cell["reason"] or "no item was measured")
@@ -134,7 +145,12 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "changed": {**changed, "target": wording.short(target)},
         "differences": list_differences(runs, reference, target),
         "runs": describe_runs(runs),
-        "charts": _charts(split, *choose_points(table, references), changed["items"]),
+        "flips": flipped,
+        "divergence": divergent,
+        "gaps": mechanism.find_gaps(split),
+        "charts": _charts(
+            split, *choose_points(table, references), changed["items"], flipped, divergent
+        ),
     }
 
 
@@ -170,7 +186,14 @@ def _key_facts(table: Comparison, reference: str, target: str) -> Row:
     return {name: table.find(reference, target, name) for name in KEY_FACTS}
 
 
-def _charts(split: Row | None, points: list[Row], left_out: int, items: list[Row]) -> Row:
+def _charts(
+    split: Row | None,
+    points: list[Row],
+    left_out: int,
+    items: list[Row],
+    flipped: dict[str, list[Row]],
+    divergent: list[Row],
+) -> Row:
     """Specifications by the id of their place on the page, and the data that they share."""
     specs, datasets = {}, {}
     for name, title in (("score", "Score change"), ("churn_tokens", "Changed answers")):
@@ -188,6 +211,17 @@ def _charts(split: Row | None, points: list[Row], left_out: int, items: list[Row
     if any(row["items"] for row in margins):
         specs["margins"] = charts.draw_margins()
         datasets["margins"] = margins
+    for by, entries in flipped.items():
+        if entries:
+            key = f"flips_{by}"
+            specs[key] = flips.draw_flips(key, by, len(entries))
+            datasets[key] = list(flips.chart_rows(entries))
+    if divergent:
+        specs["divergence"] = divergence.draw_divergence(len(divergent))
+        datasets["divergence"] = list(divergence.chart_rows(divergent))
+    if pair := mechanism.find_gaps(split):
+        specs["gaps"] = mechanism.draw_gaps(len(pair["gaps"]))
+        datasets["gaps"] = list(mechanism.chart_rows(pair))
     return {"specs": specs, "datasets": datasets, "left_out": left_out}
 
 
@@ -201,7 +235,7 @@ def _environment(assets: Path) -> Environment:
     )
     environment.filters |= {
         name: getattr(wording, name)
-        for name in ("points", "percent", "plain", "p_value", "markdown", "short")
+        for name in ("points", "percent", "plain", "p_value", "markdown", "short", "count_of")
     }
     return environment
 

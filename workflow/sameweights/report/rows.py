@@ -5,7 +5,7 @@ Names go in as quoted literals. Every query gives one row an item that the numbe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sameweights.report.tables import ALL, Row
@@ -30,11 +30,13 @@ class Numbers:
         self._seed = split_seed
 
     def add(self, row: Row) -> int:
-        """Take a row of the comparison in; returns its place."""
+        """Take a row of the comparison, or one with its own `sql`, in; returns its place."""
         floor = {key: row[key] for key in ("noise_floor", "noise_floor_hi")}
         counts = {key: row[key] for key in ("statistic", "n", "n_planned", "estimate", "lo", "hi")}
         cells = [short(row["cell_a"]), short(row["cell_b"])]
-        return self._add({**counts, **floor, "cells": cells, "sql": pair_rows(row)})
+        return self._add(
+            {**counts, **floor, "cells": cells, "sql": row.get("sql") or pair_rows(row)}
+        )
 
     def add_score(self, cell: Row) -> int:
         """Take the score of a cell of the matrix in; returns its place."""
@@ -74,6 +76,66 @@ def pair_rows(row: Mapping[str, Any]) -> str:
         f"FROM {_pair(row['cell_a'], row['cell_b'])}\n"
         f"{_scope(row)}status = 'ok' AND {column} IS NOT NULL\n"
         "ORDER BY value DESC, task, doc_id;"
+    )
+
+
+def flipped_rows(cell_a: str, cell_b: str) -> str:
+    """The items that are right in one cell and wrong in the other, by the tasks' main metrics."""
+    return (
+        f"SELECT task, doc_id, right_to_wrong, wrong_to_right\nFROM {_pair(cell_a, cell_b)}\n"
+        "JOIN primary_metrics USING (task, filter, metric)\n"
+        "WHERE status = 'ok' AND right_to_wrong + wrong_to_right > 0\nORDER BY task, doc_id;"
+    )
+
+
+def class_rows(row: Mapping[str, Any], keys: Iterable[tuple[str, int]]) -> str:
+    """Rows behind the part of a number of two cells that the items `keys` contribute."""
+    column = row["statistic"]
+    members = ", ".join(f"({quote(task)}, {int(doc_id)})" for task, doc_id in keys)
+    return (
+        f"SELECT *, CASE WHEN (task, doc_id) IN ({members}) THEN {column} ELSE 0 END AS value\n"
+        f"FROM {_pair(row['cell_a'], row['cell_b'])}\n"
+        f"{_scope(row)}status = 'ok' AND {column} IS NOT NULL\n"
+        "ORDER BY value DESC, task, doc_id;"
+    )
+
+
+def divergence_rows(cell_a: str, cell_b: str, lo: int, hi: int | None) -> str:
+    """Generated answers of two cells; `value` is 1 where their first difference is in [lo, hi)."""
+    below = "" if hi is None else f" AND mean_divergence_index < {hi}"
+    return (
+        f"SELECT *, coalesce(mean_divergence_index >= {lo}{below}, FALSE)::INT AS value\n"
+        f"FROM {_pair(cell_a, cell_b)}\nJOIN primary_metrics USING (task, filter, metric)\n"
+        "JOIN (SELECT DISTINCT task, doc_id FROM evidence\n"
+        f"      WHERE cell = {quote(cell_a)} AND token_ids IS NOT NULL) USING (task, doc_id)\n"
+        "WHERE status = 'ok'\nORDER BY value DESC, task, doc_id;"
+    )
+
+
+def position_rows(cell_a: str, cell_b: str, gap: Mapping[str, Any] | None = None) -> str:
+    """Token positions with the same text before them; `value` is 1 where the best token differs.
+
+    `gap`: a bin of the mechanism, whose positions alone are meant.
+    """
+    within = ""
+    if gap is not None and gap["hi_taus"] == 0:
+        within = "\n  AND gap <= 0"
+    elif gap is not None:
+        within = f"\n  AND gap > 0 AND gap >= {gap['lo_nats']!r}"
+        within += "" if gap["hi_nats"] is None else f" AND gap < {gap['hi_nats']!r}"
+    return (
+        "SELECT request_id, place - 1 AS position,\n"
+        "       (ids_a[place][1] <> ids_b[place][1])::INT AS value,\n"
+        "       logs_a[place][1]::DOUBLE - logs_a[place][2]::DOUBLE AS gap\nFROM (\n"
+        "  SELECT request_id, a.top_ids AS ids_a, b.top_ids AS ids_b, a.top_logprobs AS logs_a,\n"
+        "         unnest(range(1, 1 + least(len(a.top_ids), len(b.top_ids), \n"
+        "             len(a.token_ids), len(b.token_ids),\n"
+        "             first_difference(a.token_ids, b.token_ids) + 1))) AS place\n"
+        "  FROM responses a JOIN responses b USING (request_id)\n"
+        f"  WHERE a.cell = {quote(cell_a)} AND b.cell = {quote(cell_b)}\n"
+        "    AND a.replicate = 0 AND b.replicate = 0 AND a.status = 'ok' AND b.status = 'ok')\n"
+        "WHERE list_has_all(ids_b[place], ids_a[place][:2])"
+        f"{within}\nORDER BY value DESC, gap;"
     )
 
 

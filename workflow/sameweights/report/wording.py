@@ -35,6 +35,11 @@ def plain(value: float | None) -> str:
     return NONE if value is None else f"{value:.2f}"
 
 
+def count_of(value: float) -> str:
+    """A number of items; a mean over replicates may be fractional."""
+    return f"{round(value, 2):g}"
+
+
 def markdown(text: str) -> Markup:
     """Text inside Markdown: shown as it is, never as tag, link, mention, table border or line end.
 
