@@ -15,6 +15,7 @@ function themeConfig() {
     },
     legend: { labelColor: ink, titleColor: soft, labelFontSize: 12, titleFontWeight: "normal" },
     rule: { color: ink },
+    tick: { color: soft },
     text: { color: ink, fontSize: 12 },
     rect: { color: soft },
     view: { stroke: null },

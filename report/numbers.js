@@ -9,12 +9,12 @@ function spelled(value) {
   return Number(value.toPrecision(4)).toString();
 }
 
-function describe({ n, n_planned, estimate, lo, hi, noise_floor, noise_floor_hi }) {
+function describe({ n, n_planned, unit = "items", estimate, lo, hi, noise_floor, noise_floor_hi }) {
   const interval = lo === null ? "" : `, 95% interval ${spelled(lo)} to ${spelled(hi)}`;
   const limit = noise_floor_hi === null ? "" : `, on similar items at most ${spelled(noise_floor_hi)}`;
   // Only shares of items have a floor of their own; where it is missing, no cell was run twice.
   const floor = noise_floor === null ? "" : `; noise floor ${spelled(noise_floor)}${limit}`;
-  return `${spelled(estimate)}${interval}; n = ${n} of ${n_planned} planned items${floor}.`;
+  return `${spelled(estimate)}${interval}; n = ${n} of ${n_planned} planned ${unit}${floor}.`;
 }
 
 function show(button) {
@@ -22,6 +22,7 @@ function show(button) {
   const name = number.statistic.replaceAll("_", " ");
   document.getElementById("number-name").textContent = `${name}: ${number.cells.join(" → ")}`;
   document.getElementById("number-facts").textContent = describe(number);
+  document.getElementById("number-unit").textContent = (number.unit ?? "items").replace(/s$/, "");
   sql.textContent = number.sql;
   said.textContent = "";
   opener = button;

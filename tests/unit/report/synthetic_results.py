@@ -232,8 +232,11 @@ def _generate(
     text = "".join(WORDS[k] for k in ids[:-1])
     if name == "dev-b/w8a16" and item.doc_id in scenario.texts:
         text, ids = scenario.texts[item.doc_id], [0, 5, 5, 11]
-    best = [[k, 4] for k in ids]
-    gaps = [2.0 - 0.125 * (item.doc_id % 8)] * len(ids)
+    # The third candidate is the usual token, so that a flip is known in both cells.
+    usual = [0, 1, 2, right, 10, 11]
+    best = [list(dict.fromkeys([k, 4, usual[n]])) for n, k in enumerate(ids)]
+    shift = 0.25 * sorted(CHANGE_RATE).index(name)
+    gaps = [2.0 - 0.125 * (item.doc_id % 8) + shift * (n % 2) for n in range(len(ids))]
     (request,) = item.requests
     response = Response(
         request.request_id,
@@ -244,7 +247,10 @@ def _generate(
         token_logprobs=[-0.25] * len(ids),
         margins=gaps,
         top_ids=best,
-        top_logprobs=[[-0.25, -0.25 - gap] for gap in gaps],
+        top_logprobs=[
+            [-0.25, -0.25 - gap, -0.5 - gap][: len(own)]
+            for gap, own in zip(gaps, best, strict=True)
+        ],
         logits_sha256=digest([ids, name.split("/")[1]]),
         elapsed_s=0.5,
     )

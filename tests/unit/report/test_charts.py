@@ -9,9 +9,8 @@ import vl_convert
 
 from sameweights.report.charts import (
     draw_churn_against_delta,
-    draw_margins,
     draw_waterfall,
-    margin_rows,
+    point_row,
     waterfall_rows,
 )
 
@@ -43,29 +42,19 @@ def test_open_term_is_drawn_as_its_bounds() -> None:
     assert row["term"] == "backend (bounds)" and row["lo"] is None
 
 
-def test_every_margin_is_counted_once() -> None:
-    margins = [0.0, 0.01, 0.5, 2.9, 3.0, 80.0, None]
-    counts = {row["margin"]: row["items"] for row in margin_rows([{"margin": m} for m in margins])}
-    assert counts == {
-        "exact tie": 1,
-        "0 – 0.01": 0,
-        "0.01 – 0.03": 1,
-        "0.03 – 0.1": 0,
-        "0.1 – 0.3": 0,
-        "0.3 – 1": 1,
-        "1 – 3": 1,
-        "≥ 3": 2,
-    }
-
-
-def test_smallest_margin_above_a_tie_is_no_tie() -> None:
-    rows = margin_rows([{"margin": 5e-324}, {"margin": 0.0}, {"margin": 0.0}])
-    assert [row["items"] for row in rows[:2]] == [2, 1]
+def test_a_point_is_in_percent_and_a_missing_interval_stays_missing() -> None:
+    delta = {"n": 50, "estimate": 0.02, "lo": -0.04, "hi": 0.08}
+    churn = {"n": 50, "estimate": 0.3, "lo": None, "hi": None}
+    cells = ("m/d0/torch/fp32/s0", "m/d1/torch/fp32/s0")
+    row = point_row({"cells": cells, "against": "x", "delta": delta, "churn": churn})
+    assert row["pair"] == "d0/torch/fp32 → d1/torch/fp32" and row["n"] == 50
+    assert [row[k] for k in ("delta", "delta_lo", "delta_hi")] == pytest.approx([2, -4, 8])
+    assert row["churn"] == pytest.approx(30) and row["churn_lo"] is row["churn_hi"] is None
 
 
 @pytest.mark.parametrize(
     "spec",
-    [draw_waterfall("w", "Score", 3, 0.01), draw_churn_against_delta(), draw_margins()],
+    [draw_waterfall("w", "Score", 3, 0.01), draw_churn_against_delta()],
 )
 def test_specifications_compile_and_describe_themselves(spec: dict[str, Any]) -> None:
     assert spec["description"]

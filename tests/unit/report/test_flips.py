@@ -13,7 +13,7 @@ import vl_convert
 from synthetic_results import Scenario, write_attribution, write_results
 
 from sameweights.compare import compare_cells
-from sameweights.report import divergence, flips, mechanism
+from sameweights.report import divergence, flips, gaps, margins
 from sameweights.report.items import label_items
 from sameweights.report.tables import Comparison, read_comparison
 from sameweights.warehouse import build_warehouse
@@ -103,7 +103,9 @@ def test_flips_are_named_by_what_tells_them_apart() -> None:
     [
         flips.draw_flips("flips_task", "task", 3),
         divergence.draw_divergence(4),
-        mechanism.draw_gaps(8),
+        margins.draw_margins(),
+        gaps.draw_positions(8),
+        gaps.draw_gaps(8),
     ],
 )
 def test_charts_compile_and_describe_themselves(spec: dict[str, Any]) -> None:
@@ -112,6 +114,6 @@ def test_charts_compile_and_describe_themselves(spec: dict[str, Any]) -> None:
 
 
 def test_the_dashed_line_stands_before_a_bin_that_exists() -> None:
-    gaps = [{"lo_taus": 0.0, "hi_taus": 0.0}, {"lo_taus": 1.0, "hi_taus": 2.0}]
-    assert [mechanism.name_gap(gap) for gap in gaps] == ["exact tie", mechanism.ONE_TAU]
-    assert mechanism.name_gap({"lo_taus": 5.0, "hi_taus": None}) == "≥ 5 tau"
+    found = [{"lo_taus": 0.0, "hi_taus": 0.0}, {"lo_taus": 1.0, "hi_taus": 2.0}]
+    assert [gaps.name_gap(gap) for gap in found] == ["exact tie", gaps.ONE_TAU]
+    assert gaps.name_gap({"lo_taus": 5.0, "hi_taus": None}) == "≥ 5 tau"

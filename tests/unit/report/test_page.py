@@ -94,8 +94,9 @@ def test_every_number_of_the_split_is_on_the_page(tmp_path: Path, root: Path) ->
     assert split["mechanism"]
     for pair in split["mechanism"]:
         row = html[html.index(f"<td>{pair['player']}</td><td><code>") :].split("</tr>")[0]
-        assert f'<td class="num">{pair["observed_flips"]}</td>' in row
-        assert f'<td class="num">{pair["predicted_flips"]:.1f}</td>' in row
+        assert f">{pair['observed_flips']}</button>" in row
+        assert f">{pair['predicted_flips']:.1f}</button>" in row
+    assert sum(pair["observed_flips"] for pair in split["mechanism"]) > 0
     assert "Fair shares" in html and "Items by what changes their answer" in html
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,23 @@ from sameweights.compare import compare_cells
 from sameweights.report import build_report
 from sameweights.report.rows import pair_rows, quote, score_rows
 from sameweights.warehouse import build_warehouse
+
+KINDS = [
+    "total",
+    "tau",
+    "token flips at a gap",
+    "positions with a gap",
+    "token flips",
+    "too wide",
+    "answers changed at a margin",
+    "answers changed",
+    "first divergent token",
+    "items of class",
+    "churn_tokens",
+    "bitwise_equal_logits",
+    "score",
+]
+"""Words of the statistics that a page must have, the longer ones first."""
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +47,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     return folder
 
 
-def test_every_number_of_the_page_returns_its_rows(folder: Path) -> None:
+def test_every_number_of_the_page_returns_its_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     html = (folder / "report.html").read_text()
     (data,) = re.findall(r'id="number-data">(.*?)</script>', html, re.S)
     numbers: list[dict[str, Any]] = json.loads(data)
     places = [int(place) for place in re.findall(r'data-number="(\d+)"', html)]
-    assert sorted(places) == list(range(len(numbers))) and len(numbers) > 100
-    split_terms = 0
-    with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as db:
+    assert set(places) == set(range(len(numbers))) and len(numbers) > 100
+    monkeypatch.chdir(folder)  # Classes are read from the attribution beside the warehouse.
+    checked: Counter[str] = Counter()
+    with duckdb.connect("warehouse.duckdb", read_only=True) as db:
         for number in numbers:
             rows = db.sql(number["sql"]).pl()
             assert rows.height == number["n"], number["sql"]
-            if "value" in rows.columns and number["statistic"] != "mcnemar_mid_p":
-                assert rows["value"].mean() == pytest.approx(number["estimate"])
-            elif number["statistic"].endswith(": total"):
-                assert rows[rows.columns[-1]].mean() == pytest.approx(number["estimate"])
-                split_terms += 1
-    assert split_terms == 6
+            name = number["statistic"]
+            if name.startswith("tau"):
+                found = (rows["value"] ** 2).mean() ** 0.5
+            elif "predicted" in name:
+                # A prediction weighs the margins of its rows with tau.
+                assert "value" not in rows.columns
+                continue
+            elif name.endswith(": total"):
+                found = rows[rows.columns[-1]].mean()
+            elif "value" in rows.columns and name != "mcnemar_mid_p":
+                found = rows["value"].mean()
+            else:
+                continue
+            assert found == pytest.approx(number["estimate"]), number["sql"]
+            checked[next((word for word in KINDS if word in name), "other")] += 1
+    assert checked["total"] == 6 and all(checked[word] for word in KINDS)
+
+
+@pytest.mark.parametrize(
+    "table", ["points", "equality", "margins", "divergence", "gaps", "mechanism", "classes"]
+)
+def test_every_row_of_a_table_leads_to_its_rows(folder: Path, table: str) -> None:
+    html = (folder / "report.html").read_text()
+    body = html.split(f'data-csv="{table}"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    rows = body.split("</tr>")[:-1]
+    assert rows and all('class="number"' in row for row in rows)
 
 
 def test_scores_of_a_cell_return_their_rows(folder: Path) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import altair as alt
 
 from sameweights.report.tables import Row
-from sameweights.report.wording import points
+from sameweights.report.wording import points, short
 
 COLOURS = {"loss": "#D55E00", "gain": "#009E73", "change": "#0072B2", "total": "#8a8f98"}
 """Okabe and Ito's colours, told apart by every kind of sight; position says the same."""
-
-TIE = "exact tie"
-MARGIN_EDGES_NATS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 
 AGAINST = ["the reference", "another cell"]
 
@@ -95,6 +90,17 @@ def draw_waterfall(name: str, title: str, bars: int, floor: float | None) -> Row
     )
 
 
+def point_row(point: Mapping[str, Any]) -> Row:
+    """A pair's place in the plot of churn against score change, both in points."""
+    row: Row = {"pair": " → ".join(map(short, point["cells"])), "against": point["against"]}
+    row["n"] = point["delta"]["n"]
+    for name in ("delta", "churn"):
+        for key, suffix in (("estimate", ""), ("lo", "_lo"), ("hi", "_hi")):
+            value = point[name][key]
+            row[name + suffix] = None if value is None else 100 * value
+    return row
+
+
 def draw_churn_against_delta() -> Row:
     """One point a pair: equal scores can hide changed answers."""
     legend = alt.Legend(orient="top", symbolOpacity=1)
@@ -127,35 +133,6 @@ def draw_churn_against_delta() -> Row:
     zero = alt.Chart(alt.InlineData([{"at": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="at:Q")
     title = "Share of changed answers against score change, one point a pair of cells"
     return finish(alt.layer(zero, across, along, dots), title, 260)
-
-
-def draw_margins() -> Row:
-    """Margins of the reference where answers part: only wide ones say more than rounding."""
-    chart = (
-        alt.Chart(alt.NamedData("margins"))
-        .mark_bar(color=COLOURS["change"])
-        .encode(
-            y=alt.Y("margin:N", title="reference's margin, nats", sort=None),
-            x=alt.X("items:Q", title="changed items", axis=alt.Axis(tickMinStep=1)),
-            tooltip=["margin:N", "items:Q"],
-        )
-    )
-    return finish(chart, "Margins of the reference at the first divergent token", 260)
-
-
-def margin_rows(items: list[Row]) -> list[Row]:
-    """Count items by the size of their margin at the divergence; exact ties stand apart.
-
-    At a tie rounding decides whatever its size, so that ties must not pass for small margins.
-    """
-    known = [item["margin"] for item in items if item["margin"] is not None]
-    rows: list[Row] = [{"margin": TIE, "items": sum(margin == 0 for margin in known)}]
-    for lo, hi in pairwise(MARGIN_EDGES_NATS):
-        name = f"{lo:g} – {hi:g}" if hi < math.inf else f"≥ {lo:g}"
-        # The lowest bin starts above zero, all others at their edge.
-        count = sum(margin > 0 and lo <= margin < hi for margin in known)
-        rows.append({"margin": name, "items": count})
-    return rows
 
 
 def finish(chart: Any, description: str, height: int) -> Row:

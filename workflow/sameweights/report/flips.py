@@ -69,17 +69,29 @@ def chart_rows(entries: list[Row]) -> Iterator[Row]:
             at = {key: number[key] for key in ("estimate", "lo", "hi", "noise_floor")}
             signed = {key: None if v is None else sign * v for key, v in at.items()}
             count = round(number["estimate"] * number["n"], 2)
-            label = f"{count:g} of {number['n']}"
-            yield {"group": entry["group"], "way": way, **signed, "label": label}
+            yield {
+                "group": entry["group"],
+                "way": way,
+                **signed,
+                "edge": signed["hi"] if signed["hi"] is not None else signed["estimate"],
+                "count": f"{count:g}",
+                "label": f"{count:g} of {number['n']}",
+            }
 
 
 def draw_flips(name: str, by: str, groups: int) -> Row:
-    """Back-to-back bars with intervals; a tick marks the noise floor."""
+    """Back-to-back bars with intervals and counts; a tick marks the noise floor."""
     base = alt.Chart(alt.NamedData(name)).encode(
         y=alt.Y("group:N", sort=None, title=None, axis=alt.Axis(labelLimit=180))
     )
     bars = base.mark_bar(height=16).encode(
-        x=alt.X("estimate:Q", title="← lost · share of items, % · won →"),
+        x=alt.X(
+            "estimate:Q",
+            title="← lost · share of items, % · won →",
+            # Both sides are shares: the sign only says on which one a bar stands.
+            axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=6),
+            scale=alt.Scale(padding=24),
+        ),
         color=alt.Color(
             "way:N",
             legend=None,
@@ -90,8 +102,13 @@ def draw_flips(name: str, by: str, groups: int) -> Row:
     whiskers = base.mark_rule(strokeWidth=2).encode(x="lo:Q", x2="hi:Q")
     floor = base.mark_tick(thickness=3, height=22).encode(x="noise_floor:Q")
     zero = alt.Chart(alt.InlineData([{"at": 0}])).mark_rule().encode(x="at:Q")
+    counts = base.encode(x="edge:Q", text="count:N")
+    labels = [
+        counts.transform_filter(alt.datum.way == way).mark_text(align=side, dx=dx)
+        for way, side, dx in (("lost", "right", -6), ("won", "left", 6))
+    ]
     title = f"Items that went from right to wrong and from wrong to right, by {by}"
-    return finish(alt.layer(zero, bars, whiskers, floor), title, 30 * groups)
+    return finish(alt.layer(zero, bars, whiskers, floor, *labels), title, 30 * groups)
 
 
 def _ways(table: Comparison, reference: str, target: str, scope: Scope) -> Row:

@@ -86,7 +86,7 @@ def find_ends(cells: list[Row], reference: str, target: str) -> list[Ends]:
 def arrange_grids(cells: list[Row], table: Comparison, ends: list[Ends]) -> list[dict[str, Any]]:
     """Return a grid a (model, seed): devices down, backend and precision across."""
     churns = {
-        cell["cell"]: row["estimate"]
+        cell["cell"]: row
         for reference, _ in ends
         for cell in cells
         if (row := table.find(reference, cell["cell"], "churn_tokens"))
@@ -106,9 +106,9 @@ def arrange_grids(cells: list[Row], table: Comparison, ends: list[Ends]) -> list
     return grids
 
 
-def _place(cell: Row, churns: dict[str, float | None], roles: dict[str, str]) -> Row:
+def _place(cell: Row, churns: dict[str, Row], roles: dict[str, str]) -> Row:
     """A cell with its role and churn; `heat` is the churn against the page's largest, 0 to 1."""
-    most = max((churn for churn in churns.values() if churn), default=0.0)
+    most = max((row["estimate"] or 0.0 for row in churns.values()), default=0.0)
     churn = churns.get(cell["cell"])
-    heat = churn / most if churn else 0.0
+    heat = (churn["estimate"] or 0.0) / most if churn and most else 0.0
     return {**cell, "role": roles.get(cell["cell"], ""), "churn": churn, "heat": heat}

@@ -1,91 +1,81 @@
-"""The reference's gaps against tau: flips seen and predicted, bin by bin."""
+"""The numbers of the mechanism as rows of the page, each with the query of its positions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import altair as alt
-import numpy as np
-
-from sameweights.intervals import share
-from sameweights.report.charts import COLOURS, TIE, finish
-from sameweights.report.rows import position_rows
+from sameweights.attribution.mechanism import WIDE_IN_TAU
+from sameweights.attribution.warehouse_mechanism import PLATFORM
+from sameweights.report.histogram import noise_floor, wilson
+from sameweights.report.rows import answer_rows, position_rows
 from sameweights.report.tables import Row
 
-KINDS = ("seen", "predicted")
-ONE_TAU = "1 – 2 tau"
-"""The first bin whose gaps are wider than tau."""
 
+def describe_pairs(split: Row | None, seed: int | None) -> list[Row]:
+    """Each pair of the mechanism with its `rows` by key; these are None for several seeds.
 
-def find_gaps(split: Row | None) -> Row | None:
-    """The mechanism of the whole change where it has gaps by size."""
-    pairs = (split or {}).get("mechanism") or []
-    return next((pair for pair in pairs if pair["player"] == "total" and pair.get("gaps")), None)
-
-
-def name_gap(gap: Row) -> str:
-    """A bin in taus; the chart's rows and the table call it the same."""
-    lo, hi = gap["lo_taus"], gap["hi_taus"]
-    if hi is None:
-        return f"≥ {lo:g} tau"
-    return TIE if hi == 0 else f"{lo:g} – {hi:g} tau"
-
-
-def flip_row(pair: Row, seed: int | None, gap: Row | None = None) -> Row | None:
-    """Flips seen of a pair, or of one bin, as a share of its positions, with the way to its rows.
-
-    None without positions, and where several seeds were read together. Wilson's interval.
+    Predictions follow from the margins of their rows and tau: their queries give no `value`.
     """
-    source = gap or pair
-    n = source["positions"]
-    if seed is None or not n:
-        return None
-    seen = gap["observed"] if gap else pair["observed_flips"]
-    (lo,), (hi,) = share(np.array([float(n)]), np.array([float(seen)]))
-    cell_a, cell_b = (f"{pair[end]}/s{seed}" for end in ("from_cell", "to_cell"))
-    return {
-        "statistic": "token flips",
-        "cell_a": cell_a,
-        "cell_b": cell_b,
-        "n": n,
-        "n_planned": n + (0 if gap else pair["left_out"]),
-        "estimate": seen / n,
-        "lo": float(lo),
-        "hi": float(hi),
-        "noise_floor": None,
-        "noise_floor_hi": None,
-        "sql": position_rows(cell_a, cell_b, gap),
-    }
-
-
-def chart_rows(pair: Row) -> Iterator[Row]:
-    """Rows of the chart: flips seen and predicted a bin, with the positions in it."""
-    for gap in pair["gaps"]:
-        for kind, flips in zip(KINDS, (gap["observed"], gap["predicted"]), strict=True):
-            row = {"gap": name_gap(gap), "kind": kind, "flips": flips}
-            yield {**row, "positions": gap["positions"]}
-
-
-def draw_gaps(bins: int) -> Row:
-    """Bars of flips seen, diamonds of flips predicted; the rule is where the gap equals tau."""
-    base = alt.Chart(alt.NamedData("gaps")).encode(
-        y=alt.Y("gap:N", sort=None, title="reference's gap"),
-        x=alt.X("flips:Q", title="token flips"),
-        color=alt.Color(
-            "kind:N",
-            title=None,
-            legend=alt.Legend(orient="top"),
-            scale=alt.Scale(domain=list(KINDS), range=[COLOURS["change"], COLOURS["loss"]]),
-        ),
-        tooltip=["gap:N", "kind:N", alt.Tooltip("flips:Q", format=".1f"), "positions:Q"],
-    )
-    rule = alt.Chart(alt.InlineData([{"gap": ONE_TAU}])).mark_rule(strokeDash=[4, 4])
-    layers = [
-        base.transform_filter(alt.datum.kind == KINDS[0]).mark_bar(height=16),
-        base.transform_filter(alt.datum.kind == KINDS[1]).mark_point(
-            shape="diamond", filled=True, size=110, opacity=1
-        ),
-        rule.encode(y=alt.Y("gap:N", sort=None, bandPosition=0)),
+    pairs = (split or {}).get("mechanism") or []
+    platform = next((p["tau_nats"] for p in pairs if PLATFORM in p["player"].split("+")), 0.0)
+    return [
+        {**pair, "rows": None if seed is None else _rows(pair, seed, platform)} for pair in pairs
     ]
-    title = "Token flips seen and predicted, by the size of the reference's gap in taus"
-    return finish(alt.layer(*layers), title, 30 * bins)
+
+
+def _rows(pair: Row, seed: int, platform_tau_nats: float) -> Row:
+    cells = (f"{pair['from_cell']}/s{seed}", f"{pair['to_cell']}/s{seed}")
+    n, flips = pair["positions"], pair["observed_flips"]
+    positions: Row = {"cell_a": cells[0], "cell_b": cells[1], "unit": "token positions", "n": n}
+    positions |= {"n_planned": n + pair["left_out"], **noise_floor([])}
+    answers = {"unit": "generated answers", "n": pair["answers"], "n_planned": pair["answers"]}
+    unknown = {"lo": None, "hi": None}
+    wide = f"(margin > {WIDE_IN_TAU * platform_tau_nats!r})::INT"
+    rows = {
+        "tau_nats": {
+            "statistic": "tau, nats, root mean square",
+            "estimate": pair["tau_nats"],
+            **_limits(pair["interval"]),
+            "sql": position_rows(*cells, value="change"),
+        },
+        "predicted_flips": {
+            "statistic": "token flips predicted",
+            "estimate": pair["predicted_flips"],
+            **unknown,
+            "sql": position_rows(*cells),
+        },
+        "observed_flips": {
+            "statistic": "token flips",
+            **wilson(flips, n),
+            "sql": position_rows(*cells, value="flipped"),
+        },
+        "ties": {
+            "statistic": "token flips at a tie",
+            **wilson(pair["ties"], n),
+            "sql": position_rows(*cells, value="(margin <= 0)::INT * flipped"),
+        },
+        "too_wide": {
+            "statistic": "flips too wide for the platform",
+            "estimate": pair["too_wide"],
+            **_limits(pair["too_wide_interval"]),
+            **{"n": flips, "n_planned": flips, "unit": "flips"},
+            "sql": position_rows(*cells, value=wide, keep="flipped = 1"),
+        },
+        "expected_churn": {
+            "statistic": "answers changed, predicted",
+            "estimate": pair["expected_churn"],
+            **unknown,
+            **answers,
+            "sql": answer_rows(*cells),
+        },
+        "observed_churn": {
+            "statistic": "answers changed",
+            **wilson((pair["observed_churn"] or 0.0) * pair["answers"], pair["answers"]),
+            **answers,
+            "sql": answer_rows(*cells, value="(position IS NOT NULL)::INT"),
+        },
+    }
+    return {key: {**positions, **row} for key, row in rows.items() if pair[key] is not None}
+
+
+def _limits(interval: tuple[float, float] | None) -> Row:
+    lo, hi = interval or (None, None)
+    return {"lo": lo, "hi": hi}

@@ -10,12 +10,18 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sameweights.errors import UserError
-from sameweights.report import charts, divergence, flips, mechanism, wording
+from sameweights.report import flips, wording
 from sameweights.report.advice import Hole, advise_next
+from sameweights.report.classes import describe_classes
+from sameweights.report.divergence import read_divergence
+from sameweights.report.drawings import draw_all
 from sameweights.report.embed import Script, dump_json, policy, wrap_script
 from sameweights.report.export import write_tables
+from sameweights.report.gaps import find_gaps, read_gaps
 from sameweights.report.items import label_items, read_changed
+from sameweights.report.margins import read_margins
 from sameweights.report.matrix import arrange_grids, find_ends, read_cells
+from sameweights.report.mechanism import describe_pairs
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
 from sameweights.report.split import read_split
@@ -75,11 +81,7 @@ def render_html(context: Row, assets: Path) -> str:
     style = (assets / "style.css").read_text(encoding="utf-8")
     environment = _environment(assets)
     # The templates hand in every number that they show; the last line of the page holds them.
-    environment.globals |= {
-        "numbers": Numbers(context["split_seed"]),
-        "name_gap": mechanism.name_gap,
-        "flip_row": mechanism.flip_row,
-    }
+    environment.globals["numbers"] = Numbers(context["split_seed"])
     return environment.get_template("template.html.j2").render(
         **context, style=style, scripts=scripts, policy=policy(scripts), dump_json=dump_json
     )
@@ -115,7 +117,12 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
             "task": flips.flips_by_task(table, reference, target),
             "class": flips.flips_by_class(db, table, labels, reference, target),
         }
-        divergent = divergence.read_divergence(db, reference, target)
+        seed = _only_seed(cells, reference)
+        spread = {
+            "divergence": read_divergence(db, reference, target),
+            "margins": read_margins(db, reference, target),
+            "gaps": read_gaps(db, split, seed),
+        }
     for item in changed["items"]:
         item["class"] = labels.get((item["task"], item["doc_id"]))
     references = [end[0] for end in ends]
@@ -126,12 +133,13 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
     }
     measured = [cell["cell"] for cell in cells if cell["n"]]
     pairs, pairs_left_out = list_pairs(table, references, target)
-    return {
+    points, points_left_out = choose_points(table, references)
+    context = {
         "verdict": say_verdict(table, split, reference, target, holes),
         "others": [(end[1], say_verdict(table, None, *end, holes)) for end in ends[1:]],
         "split": split,
         "advice": _advise(split, holes),
-        "split_seed": _only_seed(cells, reference),
+        "split_seed": seed,
         "reference": reference,
         "target": target,
         "notes": _notes(meta["devices"]),
@@ -146,12 +154,14 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "differences": list_differences(runs, reference, target),
         "runs": describe_runs(runs),
         "flips": flipped,
-        "divergence": divergent,
-        "gaps": mechanism.find_gaps(split),
-        "charts": _charts(
-            split, *choose_points(table, references), changed["items"], flipped, divergent
-        ),
+        "classes": describe_classes(split, reference, target, attribution),
+        **spread,
+        "whole": find_gaps(split),
+        "mechanism": describe_pairs(split, seed),
+        "points": points,
+        "points_left_out": points_left_out,
     }
+    return {**context, "charts": draw_all(context)}
 
 
 def _advise(split: Row | None, holes: dict[str, Hole]) -> str:
@@ -184,45 +194,6 @@ def _notes(devices: dict[str, Row]) -> list[tuple[str, list[str]]]:
 
 def _key_facts(table: Comparison, reference: str, target: str) -> Row:
     return {name: table.find(reference, target, name) for name in KEY_FACTS}
-
-
-def _charts(
-    split: Row | None,
-    points: list[Row],
-    left_out: int,
-    items: list[Row],
-    flipped: dict[str, list[Row]],
-    divergent: list[Row],
-) -> Row:
-    """Specifications by the id of their place on the page, and the data that they share."""
-    specs, datasets = {}, {}
-    for name, title in (("score", "Score change"), ("churn_tokens", "Changed answers")):
-        outcome = (split or {}).get("outcomes", {}).get(name)
-        if outcome:
-            key = f"waterfall_{name}"
-            bars = charts.waterfall_rows(outcome)
-            floor = outcome["noise"]["value"]
-            specs[key] = charts.draw_waterfall(key, title, len(bars), floor)
-            datasets[key] = bars
-    if points:
-        specs["churn_delta"] = charts.draw_churn_against_delta()
-        datasets["pairs"] = points
-    margins = charts.margin_rows(items)
-    if any(row["items"] for row in margins):
-        specs["margins"] = charts.draw_margins()
-        datasets["margins"] = margins
-    for by, entries in flipped.items():
-        if entries:
-            key = f"flips_{by}"
-            specs[key] = flips.draw_flips(key, by, len(entries))
-            datasets[key] = list(flips.chart_rows(entries))
-    if divergent:
-        specs["divergence"] = divergence.draw_divergence(len(divergent))
-        datasets["divergence"] = list(divergence.chart_rows(divergent))
-    if pair := mechanism.find_gaps(split):
-        specs["gaps"] = mechanism.draw_gaps(len(pair["gaps"]))
-        datasets["gaps"] = list(mechanism.chart_rows(pair))
-    return {"specs": specs, "datasets": datasets, "left_out": left_out}
 
 
 def _environment(assets: Path) -> Environment:

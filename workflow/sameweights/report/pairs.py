@@ -7,7 +7,6 @@ from typing import Any
 
 from sameweights.report.charts import AGAINST
 from sameweights.report.tables import ALL, Comparison, Row, Scope
-from sameweights.report.wording import short
 
 STATISTICS = (
     "delta",
@@ -88,21 +87,13 @@ def choose_points(table: Comparison, references: list[str]) -> tuple[list[Row], 
 
 
 def _list_points(table: Comparison, references: list[str]) -> list[Row]:
-    """One point a pair, both numbers in points."""
+    """One point a pair: its rows of the comparison, and what it is compared with."""
     points = []
     for a, b in table.pairs:
         delta, churn = table.find(a, b, "delta"), table.find(a, b, "churn_tokens")
-        if not (delta and churn and delta["n"]):
-            continue
-        point: Row = {"pair": f"{short(a)} → {short(b)}", "n": delta["n"]}
-        for name, row in (("delta", delta), ("churn", churn)):
-            for key in ("estimate", "lo", "hi"):
-                value = row[key]
-                point[name if key == "estimate" else f"{name}_{key}"] = (
-                    None if value is None else 100 * value
-                )
-        point["against"] = AGAINST[a not in references]
-        points.append(point)
+        if delta and churn and delta["n"]:
+            against = AGAINST[a not in references]
+            points.append({"cells": (a, b), "delta": delta, "churn": churn, "against": against})
     return points
 
 
@@ -128,5 +119,4 @@ def _equal(table: Comparison, one: str, other: str) -> Row | None:
     churn = table.either(one, other, "churn_tokens")
     if churn is None or not churn["n"]:
         return None
-    share = logits["estimate"] if logits else None
-    return {"logits": share, "answers": 1 - churn["estimate"], "n": churn["n"]}
+    return {"logits": logits, "churn": churn, "answers": 1 - churn["estimate"]}

@@ -1,6 +1,7 @@
 """The way back from a number to its rows: SQL for warehouse.duckdb, made only here.
 
-Names go in as quoted literals. Every query gives one row an item that the number counts.
+Names go in as quoted literals. Every query gives one row an item, position or answer that
+the number counts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Numbers:
     def __init__(self, split_seed: int | None = None) -> None:
         """`split_seed`: the one seed whose items the split covers; None where it has several."""
         self.entries: list[Row] = []
+        self._places: dict[str, int] = {}
         self._seed = split_seed
 
     def add(self, row: Row) -> int:
@@ -34,9 +36,9 @@ class Numbers:
         floor = {key: row[key] for key in ("noise_floor", "noise_floor_hi")}
         counts = {key: row[key] for key in ("statistic", "n", "n_planned", "estimate", "lo", "hi")}
         cells = [short(row["cell_a"]), short(row["cell_b"])]
-        return self._add(
-            {**counts, **floor, "cells": cells, "sql": row.get("sql") or pair_rows(row)}
-        )
+        sql = row.get("sql") or pair_rows(row)
+        unit = {"unit": row["unit"]} if "unit" in row else {}
+        return self._add({**counts, **unit, **floor, "cells": cells, "sql": sql})
 
     def add_score(self, cell: Row) -> int:
         """Take the score of a cell of the matrix in; returns its place."""
@@ -61,8 +63,12 @@ class Numbers:
         return self._add({**entry, "cells": cells, "sql": sql})
 
     def _add(self, entry: Row) -> int:
-        self.entries.append(entry)
-        return len(self.entries) - 1
+        """A number that stands on the page more than once is held once."""
+        key = repr(entry)
+        if key not in self._places:
+            self._places[key] = len(self.entries)
+            self.entries.append(entry)
+        return self._places[key]
 
 
 def pair_rows(row: Mapping[str, Any]) -> str:
@@ -100,42 +106,88 @@ def class_rows(row: Mapping[str, Any], keys: Iterable[tuple[str, int]]) -> str:
     )
 
 
-def divergence_rows(cell_a: str, cell_b: str, lo: int, hi: int | None) -> str:
-    """Generated answers of two cells; `value` is 1 where their first difference is in [lo, hi)."""
-    below = "" if hi is None else f" AND mean_divergence_index < {hi}"
+def spread_rows(cell_a: str, cell_b: str, column: str, *, generated: bool) -> str:
+    """All planned items of a pair, or its generated answers: (value, whether it was compared)."""
+    compared, only = "status = 'ok'", ""
+    if generated:
+        compared += f" AND {_have_tokens(cell_a, cell_b)}"
+        only = (
+            "WHERE (task, doc_id) IN (SELECT (task, doc_id) FROM requests WHERE kind = 'generate')"
+        )
     return (
-        f"SELECT *, coalesce(mean_divergence_index >= {lo}{below}, FALSE)::INT AS value\n"
-        f"FROM {_pair(cell_a, cell_b)}\nJOIN primary_metrics USING (task, filter, metric)\n"
-        "JOIN (SELECT DISTINCT task, doc_id FROM evidence\n"
-        f"      WHERE cell = {quote(cell_a)} AND token_ids IS NOT NULL) USING (task, doc_id)\n"
-        "WHERE status = 'ok'\nORDER BY value DESC, task, doc_id;"
+        f"SELECT {column}, {compared}\nFROM {_pair(cell_a, cell_b)}\n"
+        f"JOIN primary_metrics USING (task, filter, metric) {only};"
     )
 
 
-def position_rows(cell_a: str, cell_b: str, gap: Mapping[str, Any] | None = None) -> str:
-    """Token positions with the same text before them; `value` is 1 where the best token differs.
-
-    `gap`: a bin of the mechanism, whose positions alone are meant.
-    """
-    within = ""
-    if gap is not None and gap["hi_taus"] == 0:
-        within = "\n  AND gap <= 0"
-    elif gap is not None:
-        within = f"\n  AND gap > 0 AND gap >= {gap['lo_nats']!r}"
-        within += "" if gap["hi_nats"] is None else f" AND gap < {gap['hi_nats']!r}"
+def binned_rows(cell_a: str, cell_b: str, hit: str, *, generated: bool) -> str:
+    """Items of two cells, or their generated answers; `value` is 1 where `hit` is true."""
+    only = f"\n  AND {_have_tokens(cell_a, cell_b)}" if generated else ""
     return (
-        "SELECT request_id, place - 1 AS position,\n"
-        "       (ids_a[place][1] <> ids_b[place][1])::INT AS value,\n"
-        "       logs_a[place][1]::DOUBLE - logs_a[place][2]::DOUBLE AS gap\nFROM (\n"
-        "  SELECT request_id, a.top_ids AS ids_a, b.top_ids AS ids_b, a.top_logprobs AS logs_a,\n"
-        "         unnest(range(1, 1 + least(len(a.top_ids), len(b.top_ids), \n"
-        "             len(a.token_ids), len(b.token_ids),\n"
-        "             first_difference(a.token_ids, b.token_ids) + 1))) AS place\n"
-        "  FROM responses a JOIN responses b USING (request_id)\n"
-        f"  WHERE a.cell = {quote(cell_a)} AND b.cell = {quote(cell_b)}\n"
-        "    AND a.replicate = 0 AND b.replicate = 0 AND a.status = 'ok' AND b.status = 'ok')\n"
-        "WHERE list_has_all(ids_b[place], ids_a[place][:2])"
-        f"{within}\nORDER BY value DESC, gap;"
+        f"SELECT *, coalesce({hit}, FALSE)::INT AS value\n"
+        f"FROM {_pair(cell_a, cell_b)}\nJOIN primary_metrics USING (task, filter, metric)\n"
+        f"WHERE status = 'ok'{only}\nORDER BY value DESC, task, doc_id;"
+    )
+
+
+def _have_tokens(cell_a: str, cell_b: str) -> str:
+    sides = (
+        f"SELECT (task, doc_id) FROM evidence WHERE cell = {quote(cell)} AND token_ids IS NOT NULL"
+        for cell in dict.fromkeys((cell_a, cell_b))
+    )
+    return f"(task, doc_id) IN ({' INTERSECT '.join(sides)})"
+
+
+POSITIONS = """
+WITH sides AS (
+  SELECT request_id, a.top_ids AS ids_a, b.top_ids AS ids_b,
+         a.top_logprobs::DOUBLE[][] AS logs_a, b.top_logprobs::DOUBLE[][] AS logs_b,
+         least(first_difference(a.token_ids, b.token_ids) + 1, len(ids_a), len(ids_b)) AS shared
+  FROM responses a JOIN responses b USING (request_id)
+  WHERE a.cell = {a} AND a.replicate = {run_a} AND a.status = 'ok'
+    AND b.cell = {b} AND b.replicate = {run_b} AND b.status = 'ok'
+), places AS (
+  SELECT request_id, unnest(range(shared)) AS position,
+         unnest(ids_a[:shared]) AS ids_a, unnest(ids_b[:shared]) AS ids_b,
+         unnest(logs_a[:shared]) AS logs_a, unnest(logs_b[:shared]) AS logs_b
+  FROM sides
+), positions AS (
+  SELECT request_id, position, logs_a[1] - logs_a[2] AS margin,
+         logs_b[list_position(ids_b, ids_a[1])] - logs_b[list_position(ids_b, ids_a[2])] - margin
+         AS change, (ids_a[1] <> ids_b[1])::INT AS flipped
+  FROM places
+)"""
+"""Of the first runs: `margin` of the reference's two best tokens (nats), its `change` in the other
+cell (null where that did not store both tokens), and whether the best token `flipped`."""
+
+
+def position_rows(
+    cell_a: str, cell_b: str, *, value: str = "", keep: str = "", runs: tuple[int, int] = (0, 0)
+) -> str:
+    """Token positions with the same text before them; `value` is an expression over their columns.
+
+    `keep`: which of them. `runs`: the replicates of either side.
+    """
+    sides = {"a": quote(cell_a), "b": quote(cell_b), "run_a": runs[0], "run_b": runs[1]}
+    shown, only = f", {value} AS value" if value else "", f" AND {keep}" if keep else ""
+    return (
+        f"{POSITIONS.format(**sides).strip()}\nSELECT *{shown} FROM positions\n"
+        f"WHERE change IS NOT NULL{only}\nORDER BY margin, request_id, position;"
+    )
+
+
+def answer_rows(cell_a: str, cell_b: str, *, value: str = "") -> str:
+    """Generated answers of the first runs: length, margins, position of the first difference."""
+    return (
+        "SELECT request_id, len(a.token_ids) AS tokens,\n"
+        "       list_transform(a.top_logprobs, lambda t: t[1] - t[2]) AS margins,\n"
+        "       first_difference(a.token_ids, b.token_ids) AS position"
+        f"{f', {value} AS value' if value else ''}\n"
+        "FROM responses a JOIN responses b USING (request_id)\n"
+        f"WHERE a.cell = {quote(cell_a)} AND b.cell = {quote(cell_b)}\n"
+        "  AND a.replicate = 0 AND b.replicate = 0 AND a.status = 'ok' AND b.status = 'ok'\n"
+        "  AND a.token_ids IS NOT NULL AND b.token_ids IS NOT NULL\n"
+        "  AND a.top_ids IS NOT NULL AND b.top_ids IS NOT NULL\nORDER BY position, request_id;"
     )
 
 
@@ -162,6 +214,19 @@ def corner_rows(split: Mapping[str, Any], outcome: str, seed: int) -> str | None
     return (
         f"SELECT task, doc_id, {names}\n{joined}\n"
         f"JOIN primary_metrics USING (task, filter, metric)\nWHERE {fine};"
+    )
+
+
+def labelled_rows(label: str, file: str) -> str:
+    """Items that the attribution's JSON `file` classes; `value` is 1 in the class `label`."""
+    return (
+        f"SELECT item->>0 AS task, (item->>1)::BIGINT AS doc_id, class,\n"
+        f"       (class = {quote(label)})::INT AS value\n"
+        "FROM (SELECT unnest((classes->'items')::JSON[]) AS item,\n"
+        "             unnest((classes->'labels')::VARCHAR[]) AS class\n"
+        f"      FROM read_json({quote(file)}, columns = {{classes: 'JSON'}},\n"
+        "                     maximum_object_size = 1000000000))\n"
+        "ORDER BY value DESC, task, doc_id;"
     )
 
 
