@@ -89,7 +89,7 @@ def draw_flips(name: str, by: str, groups: int) -> Row:
             "estimate:Q",
             title="← lost · share of items, % · won →",
             # Both sides are shares: the sign only says on which one a bar stands.
-            axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=6),
+            axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=6, labelFlush=False),
             scale=alt.Scale(padding=24),
         ),
         color=alt.Color(
@@ -103,10 +103,8 @@ def draw_flips(name: str, by: str, groups: int) -> Row:
     floor = base.mark_tick(thickness=3, height=22).encode(x="noise_floor:Q")
     zero = alt.Chart(alt.InlineData([{"at": 0}])).mark_rule().encode(x="at:Q")
     counts = base.encode(x="edge:Q", text="count:N")
-    labels = [
-        counts.transform_filter(alt.datum.way == way).mark_text(align=side, dx=dx)
-        for way, side, dx in (("lost", "right", -6), ("won", "left", 6))
-    ]
+    lost, won = (counts.transform_filter(alt.datum.way == way) for way in WAYS)
+    labels = [lost.mark_text(align="right", dx=-6), won.mark_text(align="left", dx=6)]
     title = f"Items that went from right to wrong and from wrong to right, by {by}"
     return finish(alt.layer(zero, bars, whiskers, floor, *labels), title, 30 * groups)
 

@@ -14,6 +14,7 @@ from sameweights.report.margins import TIE
 from sameweights.report.rows import position_rows
 from sameweights.report.tables import Row
 
+AXIS = alt.Axis(tickCount=6, labelFlush=False)
 KINDS = ("seen", "predicted")
 ONE_TAU = "1 – 2 tau"
 """The first bin whose gaps are wider than tau."""
@@ -126,7 +127,7 @@ def draw_positions(bins: int) -> Row:
     """Bars of the reference's gaps at all token positions; the rule is where the gap equals tau."""
     base = _base().transform_filter(alt.datum.kind == KINDS[0])
     bars = base.mark_bar(height=16, color=COLOURS["change"]).encode(
-        x=alt.X("share:Q", title="share of token positions, %", axis=alt.Axis(tickCount=6)),
+        x=alt.X("share:Q", title="share of token positions, %", axis=AXIS),
         tooltip=["gap:N", "positions:Q", alt.Tooltip("share:Q", format=".1f")],
     )
     whiskers = base.mark_rule(strokeWidth=2).encode(x="at_lo:Q", x2="at_hi:Q")
@@ -137,7 +138,7 @@ def draw_positions(bins: int) -> Row:
 def draw_gaps(bins: int) -> Row:
     """Bars of flips seen, diamonds of flips predicted; the rule is where the gap equals tau."""
     base = _base().encode(
-        x=alt.X("flips:Q", title="token flips", axis=alt.Axis(tickCount=6)),
+        x=alt.X("flips:Q", title="token flips", axis=AXIS),
         color=alt.Color(
             "kind:N",
             title=None,
@@ -161,7 +162,8 @@ def draw_gaps(bins: int) -> Row:
 
 
 def _base() -> Any:
-    y = alt.Y("gap:N", sort=None, title="reference's gap")
+    axis = alt.Axis(minExtent=96)
+    y = alt.Y("gap:N", sort=None, title="reference's gap", axis=axis)
     return alt.Chart(alt.NamedData("gaps")).encode(y=y)
 
 

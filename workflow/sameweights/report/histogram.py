@@ -131,7 +131,9 @@ def draw_histogram(name: str, axis: str, unit: str, description: str, bins: int)
     """Bars with intervals, named data `name`; a tick is the noise floor."""
     base = alt.Chart(alt.NamedData(name)).encode(y=alt.Y("bin:N", sort=None, title=axis))
     bars = base.mark_bar(height=16, color=COLOURS["change"]).encode(
-        x=alt.X("estimate:Q", title=f"share of {unit}, %", axis=alt.Axis(tickCount=6)),
+        x=alt.X(
+            "estimate:Q", title=f"share of {unit}, %", axis=alt.Axis(tickCount=6, labelFlush=False)
+        ),
         tooltip=["bin:N", "items:Q", "n:Q", alt.Tooltip("estimate:Q", format=".1f")],
     )
     whiskers = base.mark_rule(strokeWidth=2).encode(x="lo:Q", x2="hi:Q")
