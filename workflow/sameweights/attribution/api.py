@@ -89,8 +89,9 @@ def attribute(
 
 
 def _parse(rules: Iterable[Capability | str], table: ItemTable) -> list[Capability]:
+    cells = [*(run.levels for run in table.runs), *table.others]
     levels = {
-        factor: frozenset(run.levels[k] for run in table.runs)
+        factor: frozenset(cell[k] for cell in cells if k < len(cell))
         for k, factor in enumerate(table.factors)
     }
     parsed: list[Capability] = []

@@ -7,7 +7,7 @@ scored. See COLUMNS for what is read; a column `cluster` (items of one passage) 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -27,6 +27,13 @@ from sameweights.attribution.table import (
     SeedRole,
     TableError,
     number_clusters,
+)
+from sameweights.attribution.warehouse_runs import (
+    RunFacts,
+    between,
+    comparable,
+    needed_cells,
+    survey,
 )
 
 Columns = Mapping[str, NDArray[Any]]
@@ -48,7 +55,7 @@ SELECT {runs}, task, doc_id, doc_hash, prompt_hash, hash(request_ids) AS request
        target, {cluster} AS cluster
 FROM items JOIN (SELECT unnest(?) AS task, unnest(?) AS filter, unnest(?) AS metric) AS wanted
 USING (task, filter, metric)
-WHERE model IN (SELECT unnest(?))
+WHERE concat_ws('/', model, device, backend, precision) IN (SELECT unnest(?))
 ORDER BY {runs}, task, doc_id
 """
 _CODE = (
@@ -179,19 +186,60 @@ def _read_view(
     seed: int | None,
     sampled: bool,
 ) -> ItemTable:
+    facts = survey(db, view, sorted({levels[0] for levels in ends}), seed)
+    needed = needed_cells(facts, ends)
+    runs, _ = align_runs(_read_runs(db, view, needed, seed), ends, str(path))
+    alike = comparable(facts, ends[0])
+    notes = _left_out(db, view, facts, alike, ends, str(path))
+    table = _assemble(runs, {task: name for task, name, _ in view}, sampled, alike)
+    others = {found.run.levels for found in alike} - {run.levels for run in table.runs}
+    return replace(
+        table,
+        filter=name,
+        metric="+".join(dict.fromkeys(metric for _, _, metric in view)),
+        notes=(*table.notes, *notes),
+        others=tuple(sorted(others)),
+    )
+
+
+def _read_runs(
+    db: duckdb.DuckDBPyConnection,
+    view: Sequence[tuple[str, str, str]],
+    cells: Iterable[Levels],
+    seed: int | None,
+) -> list[tuple[Run, Columns]]:
+    """All rows of some cells, run by run."""
     query = _READ.format(
         runs=", ".join(RUN_COLUMNS),
         codes=", ".join(_CODE.format(level) for level in CHURN_LEVELS),
         cluster="cluster" if "cluster" in _columns(db) else "CAST(NULL AS VARCHAR)",
     )
     tasks, filters, metrics = (list(column) for column in zip(*view, strict=True))
-    models = sorted({levels[0] for levels in ends})
-    columns = db.execute(query, [tasks, filters, metrics, models]).fetchnumpy()
+    labels = ["/".join(cell) for cell in cells]
+    columns = db.execute(query, [tasks, filters, metrics, labels]).fetchnumpy()
     plain = {key: _plain(column) for key, column in columns.items()}
-    runs, notes = align_runs(_split_runs(plain, seed), ends, str(path))
-    table = _assemble(runs, dict(zip(tasks, filters, strict=True)), sampled)
-    metric = "+".join(dict.fromkeys(metrics))
-    return replace(table, filter=name, metric=metric, notes=(*table.notes, *notes))
+    return _split_runs(plain, seed)
+
+
+def _left_out(
+    db: duckdb.DuckDBPyConnection,
+    view: Sequence[tuple[str, str, str]],
+    facts: Sequence[RunFacts],
+    alike: Sequence[RunFacts],
+    ends: tuple[Levels, Levels],
+    source: str,
+) -> list[str]:
+    """Why runs have no part in the split; those that differ are read one cell at a time."""
+    fine = {found.run for found in alike}
+    reasons: dict[Run, list[str]] = {}
+    others = dict.fromkeys(found.run.levels for found in facts if found.run not in fine)
+    if not others:
+        return []
+    reference = _read_runs(db, view, [ends[0]], None)
+    for cell in others:
+        for block in _read_runs(db, view, [cell], None):
+            _, reasons[block[0]] = align_runs([*reference, block], ends, source)
+    return [note for found in facts for note in reasons.get(found.run, ())]
 
 
 def _plain(column: NDArray[Any]) -> NDArray[Any]:
@@ -243,9 +291,7 @@ def align_runs(
             kept.append((run, block))
             continue
         text = f"{run.cell} s{run.seed} #{run.replicate}: {problem}"
-        if all(
-            level in pair for level, pair in zip(run.levels, zip(*ends, strict=True), strict=True)
-        ):
+        if between(ends, run.levels):
             raise TableError(f"{source}: not comparable with the reference: {text}")
         notes.append(f"left out, not comparable: {text}")
     return kept, notes
@@ -272,15 +318,19 @@ def _keys(block: Columns) -> list[tuple[str, int]]:
 
 
 def _assemble(
-    runs: Sequence[tuple[Run, Columns]], filter_of: Mapping[str, str], sampled: bool
+    runs: Sequence[tuple[Run, Columns]],
+    filter_of: Mapping[str, str],
+    sampled: bool,
+    alike: Sequence[RunFacts],
 ) -> ItemTable:
     keys = _keys(runs[0][1])
     if len(set(keys)) != len(keys):
         raise TableError("the reference has the same item twice")
     tasks = list(filter_of)
     values = np.stack([block["value"] for _, block in runs]).astype(np.float64)
-    finite = values[np.isfinite(values)]
-    unit = bool(((finite >= 0) & (finite <= 1)).all())
+    ranges = [(f.low, f.high) for f in alike if f.low is not None and f.high is not None]
+    unit = all(low >= 0 and high <= 1 for low, high in ranges)
+    known = frozenset[str]().union(*(f.levels for f in alike))
     codes = {
         level: np.stack([block[level] for _, block in runs]).astype(np.int32) - 1
         for level in CHURN_LEVELS
@@ -290,7 +340,7 @@ def _assemble(
         runs=tuple(run for run, _ in runs),
         keys=tuple((task, doc_id, filter_of[task]) for task, doc_id in keys),
         values=values,
-        codes={level: code for level, code in codes.items() if (code >= 0).any()},
+        codes={level: code for level, code in codes.items() if level in known},
         strata=np.array([tasks.index(task) for task, _ in keys], dtype=np.int64),
         clusters=number_clusters([task for task, _ in keys], runs[0][1]["cluster"].tolist()),
         value_range=(0.0, 1.0) if unit else (-np.inf, np.inf),
