@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ STEPS = {
     ),
     "attribute": (
         "from sameweights.attribute import attribute_warehouse as f; "
-        f"f(p/'warehouse.duckdb', '{REFERENCE}', '{TARGET}', Path('config'), p/'a.json')"
+        f"f(p/'warehouse.duckdb', '{REFERENCE}', '{TARGET}', p/'config', p/'a.json')"
     ),
     "report": (
         "from sameweights.report import build_report as f; "
@@ -174,6 +175,22 @@ def _make_small(db: duckdb.DuckDBPyConnection, cells: int, items: int) -> None:
     )
 
 
+def make_config(folder: Path) -> None:
+    """Write registries with the ids of the two ends, made from the demo's entries."""
+    entries = {
+        "models/smollm2-135m-instruct": [MODEL],
+        "devices/cpu-avx512": ["dev0"],
+        "backends/torch": ["back0", "back1"],
+        "precisions/bf16": ["prec0", "prec1"],
+    }
+    for source, names in entries.items():
+        target = folder / source.split("/")[0]
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            shutil.copyfile(ROOT / "config" / f"{source}.yaml", target / f"{name}.yaml")
+    shutil.copyfile(ROOT / "config/capabilities.yaml", folder / "capabilities.yaml")
+
+
 def run_step(name: str, folder: Path) -> None:
     """Run one step in a process of its own and print what it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -190,6 +207,8 @@ def run_step(name: str, folder: Path) -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     peak = int(done.stdout.split()[-1]) / 1024
+    if "error" in json.loads((folder / "a.json").read_bytes() if name == "attribute" else b"{}"):
+        sys.exit(f"attribute gave no split: {(folder / 'a.json').read_text()}")
     print(f"{name:>10}  {wall:6.1f} s wall  {cpu:6.1f} s CPU  {peak:7.0f} MiB peak", flush=True)
 
 
@@ -210,6 +229,7 @@ def main() -> None:
         make_warehouse(warehouse, chosen.cells, chosen.items)
         print(f"generated in {time.perf_counter() - began:.0f} s")
     print(f"warehouse {warehouse.stat().st_size / 1e6:,.0f} MB", flush=True)
+    make_config(folder / "config")
     for name in chosen.steps:
         run_step(name, folder.resolve())
     if (folder / "report.html").is_file():

@@ -61,20 +61,23 @@ ORDER BY {ORDER.format("first.")}
 """  # noqa: S608
 
 WORDS = "SELECT token_id, text FROM vocabulary WHERE model = $model"
-DOCS = "SELECT * FROM docs WHERE model = $model AND seed = $seed"
+SHOWN = "(SELECT DISTINCT unnest($tasks) AS task, unnest($doc_ids) AS doc_id) AS shown"
+DOCS = f"""
+SELECT docs.* FROM docs JOIN {SHOWN} USING (task, doc_id) WHERE model = $model AND seed = $seed
+"""  # noqa: S608
 
-CHOICES = """
+CHOICES = f"""
 SELECT r.cell, q.task, q.doc_id, list(r.loglikelihood ORDER BY q.request_index) AS lls
 FROM requests q
-JOIN cells c ON c.model = q.model AND c.seed = q.seed
-JOIN responses r ON r.cell = c.cell AND r.request_id = q.request_id
-WHERE q.kind = 'loglikelihood'
-  AND c.model = $model AND c.seed = $seed
+JOIN {SHOWN} USING (task, doc_id)
+JOIN responses r USING (request_id)
+WHERE q.kind = 'loglikelihood' AND q.model = $model AND q.seed = $seed
   AND (r.cell, r.replicate) IN (
-      SELECT (cell, min(replicate)) FROM measured GROUP BY cell
+      SELECT (cell, min(replicate)) FROM measured
+      WHERE cell IN (SELECT unnest($cells)) GROUP BY cell
   )
 GROUP BY ALL
-"""
+"""  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -99,14 +102,18 @@ def read_changed(db: duckdb.DuckDBPyConnection, reference: str, target: str) -> 
     """
     model = {"model": reference.split("/")[0], "seed": int(reference.rpartition("/s")[2])}
     words = {r["token_id"]: r["text"] for r in read_rows(db, WORDS, {"model": model["model"]})}
-    docs = {(r["task"], r["doc_id"]): r for r in read_rows(db, DOCS, model)}
-    lls = {(r["cell"], r["task"], r["doc_id"]): r["lls"] for r in read_rows(db, CHOICES, model)}
     total = db.execute(COUNT, {**model, "reference": reference}).fetchall()[0][0]
-    values = {**model, "reference": reference, "target": target}
+    values = {**model, "reference": reference, "target": target, "limit": MAX_ITEMS}
+    rows = list(read_rows(db, CHANGED, values))
+    shown = {**model, "tasks": [r["task"] for r in rows], "doc_ids": [r["doc_id"] for r in rows]}
+    docs = {(r["task"], r["doc_id"]): r for r in read_rows(db, DOCS, shown)}
+    cells = [reference, *dict.fromkeys(r["cell"] for r in rows)]
+    choices = read_rows(db, CHOICES, {**shown, "cells": cells})
+    lls = {(r["cell"], r["task"], r["doc_id"]): r["lls"] for r in choices}
     items: list[Row] = []
     prompts: dict[str, str] = {}
     size = 0
-    for row in read_rows(db, CHANGED, {**values, "limit": MAX_ITEMS}):
+    for row in rows:
         doc = docs.get((row["task"], row["doc_id"]), {})
         item = describe_item(row, words)
         sides = [lls.get((cell, row["task"], row["doc_id"])) for cell in (reference, row["cell"])]
