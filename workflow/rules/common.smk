@@ -9,6 +9,7 @@ from sameweights.errors import UserError
 from sameweights.outcomes import forget_failed_runs
 from sameweights.paths import Layout
 from sameweights.sources import assets_digest, source_digest
+from sameweights.specs import find_manifest
 
 try:
     CONFIG = load_config(config)
@@ -101,17 +102,8 @@ def engine_weights(wildcards):
 
 def weights_manifests(model, seed):
     """Return the manifests of all that the runs of one model and seed load."""
-    return sorted(
-        {
-            LAYOUT.weights_manifest(
-                model,
-                REGISTRIES.backends.get(cell.backend, cell.id).artifact,
-                cell.precision,
-            )
-            for cell in MATRIX.planned
-            if cell.model == model and str(cell.seed) == seed
-        }
-    )
+    cells = [c for c in MATRIX.planned if c.model == model and str(c.seed) == seed]
+    return sorted({find_manifest(LAYOUT, cell, REGISTRIES) for cell in cells})
 
 
 def locks_of_backends():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.backends import load_adapter
-from runner.checks import check_files, check_runner
+from runner.checks import check_environment, check_files, check_runner
 from runner.contract import CellSpec
 from runner.engine import RECORD
 from runner.host import set_environment
@@ -29,6 +29,7 @@ def build_engine(
     breaks.
     """
     check_runner(spec)
+    check_environment(spec)
     check_files(model, spec.files, log)
     set_environment(spec.env, spec.threads)
     adapter: Any = load_adapter(spec.adapter)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
@@ -21,6 +22,14 @@ class CheckFailure(Exception):
     """An input is not the one the cell names: nothing may be measured."""
 
 
+class OutdatedEnvironment(Exception):
+    """The packages here are not the locked ones; a new installation mends it."""
+
+
+IMAGE = "SAMEWEIGHTS_IMAGE"
+"""Set where a container image is the environment."""
+
+
 def read_spec(path: Path) -> CellSpec:
     """Read cell.json; raises ContractError that names the file."""
     try:
@@ -35,6 +44,25 @@ def check_runner(spec: CellSpec) -> None:
         raise CheckFailure(
             f"cell.json: key 'runner_version' is {spec.runner_version!r}, "
             f"this runner is {RUNNER_VERSION!r}"
+        )
+
+
+def check_environment(spec: CellSpec) -> None:
+    """Raise OutdatedEnvironment unless this Python's packages come from the cell's lock file.
+
+    The installer's marker beside the environment names the lock; an image has none.
+    """
+    if spec.requirements_sha256 is None or IMAGE in spec.env:
+        return
+    # Not sys.prefix, which forgets the environment where `site` was not loaded.
+    marker = Path(f"{Path(sys.executable).parent.parent}.installed")
+    lines = marker.read_text(encoding="utf-8").splitlines() if marker.is_file() else []
+    found = lines[1] if len(lines) == 2 else "none"
+    if found != spec.requirements_sha256:
+        raise OutdatedEnvironment(
+            f"{marker}: made from the lock file {found}, the cell needs "
+            f"{spec.requirements_sha256}; run `sameweights provision {spec.device} "
+            f"--backend {spec.backend}`"
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runner.backends import adapter_names
 from runner.build import build_engine
-from runner.checks import read_spec
+from runner.checks import OutdatedEnvironment, read_spec
 from runner.contract import RUNNER_VERSION, ContractError
 from runner.host import host_facts
 from runner.lock import LockHeld, hold_lock
@@ -85,7 +85,7 @@ def build(options: argparse.Namespace) -> int:
     except REFUSALS as error:
         log(f"stopped: {error}")
         return EXIT_CODES["stopped"]
-    except (ContractError, OSError, RuntimeError) as error:
+    except (ContractError, OutdatedEnvironment, OSError, RuntimeError) as error:
         log(f"failed: {error}")
         return EXIT_CODES["failed"]
     return EXIT_CODES["complete"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.backends import Backend, load_adapter
 from runner.canary import CanaryFailure, check_canary
-from runner.checks import CheckFailure, check_files, check_runner, read_requests
+from runner.checks import CheckFailure, check_environment, check_files, check_runner, read_requests
 from runner.contract import (
     KINDS,
     CellSpec,
@@ -73,6 +73,7 @@ class Session:
         spec = self.spec
         self.out.mkdir(parents=True, exist_ok=True)
         check_runner(spec)
+        check_environment(spec)
         requests = read_requests(requests_path, spec.requests_sha256)
         check_files(model, spec.files, self.log)
         journal = Journal(self.out, spec.identity, {r.request_id for r in requests}, self.log)

@@ -19,6 +19,7 @@ from sameweights.attribution.noise import upper_limit_if_identical
 from sameweights.metrics import all_metrics
 from sameweights.paired import pair_query
 from sameweights.pairs import choose_pairs
+from sameweights.reading import open_warehouse
 
 COMPARISON_SCHEMA: dict[str, Any] = {
     "cell_a": pl.String,
@@ -42,9 +43,6 @@ FLOORED = ["churn_tokens", "churn_text", "churn_extracted", "right_to_wrong", "w
 
 ROWS_AT_ONCE = 2_000_000
 """Rows of paired replicates held in memory at a time."""
-
-MEMORY_LIMIT = "1GB"
-"""Of the database alone; what does not fit goes to disk."""
 
 SCOPE = ["task", "filter", "metric"]
 MOMENTS = ["n", "total", "squares", "up", "down"]
@@ -80,8 +78,7 @@ def compare_cells(warehouse: Path, out: Path) -> None:
     were not measured in all runs, by status.
     Raises ComparabilityError for runs of one model and seed that are not the same items.
     """
-    with duckdb.connect(str(warehouse), read_only=True) as db:
-        db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    with open_warehouse(warehouse) as db:
         check_comparable(db)
         pairs = _list_pairs(db)
         moments = _gather(db, pairs)

@@ -8,6 +8,7 @@ from typing import Any
 
 from runner.contract import CellSpec, file_sha256
 from sameweights.errors import UserError
+from sameweights.remote.exits import explain_exit
 from sameweights.remote.mode import require_mode
 from sameweights.remote.transport import Parcel, Transport, TransportError
 from sameweights.specs import extract_spec
@@ -89,6 +90,7 @@ def _push_build_fetch(
     arguments = ["build", "--cell", cell, "--model", model, "--out", f"{folder}/engine.json"]
     arguments += ["--lock", "device.lock", *(["--calibration", *texts] if texts else [])]
     code = transport.run([pyz, *arguments], log)
+    explain_exit(code, spec, log)
     incoming = out.with_name("engine.json.fetched")
     if code != 0 or not transport.fetch(f"{folder}/engine.json", incoming):
         tail = log.read_text(errors="replace")[-LOG_TAIL_CHARS:].strip()

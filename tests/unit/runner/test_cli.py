@@ -116,6 +116,16 @@ def test_what_cannot_be_in_force_stops_the_cell(
         assert word in cell.record()["reason"]
 
 
+def test_packages_of_no_known_lock_fail_the_cell_with_what_to_do(cell: CellOnDisk) -> None:
+    assert cell.change(requirements_sha256="0" * 64).run().returncode == 1
+    record = cell.record()
+    assert record["outcome"] == "failed"
+    assert "made from the lock file none, the cell needs 000" in record["reason"]
+    assert "sameweights provision" in record["reason"]
+    image = {"SAMEWEIGHTS_IMAGE": "sha256:" + "1" * 64}
+    assert cell.change(requirements_sha256="0" * 64, env=image).run().returncode == 0
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "word"),
     [("nan", "error", "non-finite"), ("raise", "error", "told to fail")],

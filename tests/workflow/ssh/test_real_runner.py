@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.contract import CellSpec, Request, file_sha256, read_responses, write_jsonl
+from runner.contract import (
+    CellSpec,
+    Request,
+    RunRecord,
+    file_sha256,
+    read_responses,
+    write_jsonl,
+)
 from runner.pack import build_pyz
 from sameweights.remote.driver import run_on_device
 from sameweights.remote.local import LocalTransport
+from sameweights.remote.provision import Environment, provision
 from sameweights.remote.transport import Transport
 
 N = 30
@@ -80,3 +89,32 @@ def test_a_missing_environment_names_the_command_that_makes_it(cell: Path, devic
     assert record.outcome == "failed"
     assert record.reason is not None
     assert "run `sameweights provision box --backend fake`" in record.reason
+
+
+def test_an_environment_of_an_older_lock_is_refused_until_it_is_provisioned(
+    cell: Path, device: Any, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock.txt"
+    environment = Environment("envs/e/bin/python", lock)
+    transport = device.transport()
+    transport._program = ["envs/e/bin/python"]
+
+    def attempt() -> RunRecord:
+        spec = CellSpec.from_json(json.loads((cell / "cell.json").read_bytes()))
+        spec = replace(spec, requirements_sha256=file_sha256(lock))
+        (cell / "cell.json").write_text(json.dumps(spec.to_json()))
+        return run_on_device(
+            transport, cell / "runner.pyz", cell / "cell.json", cell / "requests.jsonl",
+            cell / "model", cell / "out",
+        )  # fmt: skip
+
+    lock.write_text("# nothing\n")
+    provision(device.transport(), environment, tmp_path / "log")
+    assert attempt().outcome == "complete"
+    lock.write_text("# nothing, but another lock\n")
+    refused = attempt()
+    assert refused.outcome == "failed" and refused.reason is not None
+    assert "made from the lock file" in refused.reason
+    assert "run `sameweights provision box --backend fake`" in refused.reason
+    provision(device.transport(), environment, tmp_path / "log")
+    assert attempt().outcome == "complete"

@@ -20,6 +20,7 @@ from sameweights.attribution.mechanism import (
     measure_tau,
 )
 from sameweights.attribution.results import Attribution, PairMechanism
+from sameweights.reading import open_warehouse
 
 TopIds = Sequence[Sequence[int]]
 TopLogprobs = Sequence[Sequence[float]]
@@ -66,7 +67,7 @@ def add_mechanism(path: Path, found: Attribution) -> Attribution:
     """
     steps = [(s.player, s.to_cell) for s in found.steps if s.from_cell == found.reference]
     pairs = [*steps, ("total", found.target)]
-    with duckdb.connect(str(path), read_only=True) as db:
+    with open_warehouse(path) as db:
         tables = {row[0] for row in db.execute("SHOW TABLES").fetchall()}
         if "responses" not in tables:
             return found

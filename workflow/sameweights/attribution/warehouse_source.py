@@ -35,6 +35,7 @@ from sameweights.attribution.warehouse_runs import (
     needed_cells,
     survey,
 )
+from sameweights.reading import open_warehouse
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -89,7 +90,7 @@ def read_comparisons(
     """
     if not path.is_file():
         raise TableError(f"{path}: no such warehouse; run the workflow first, or use --samples")
-    with duckdb.connect(str(path), read_only=True) as db:
+    with open_warehouse(path) as db:
         _check_columns(db, path)
         ends, seed = _find_ends(db, (reference, target))
         models = sorted({levels[0] for levels in ends})

@@ -20,9 +20,8 @@ from sameweights.remote.connect import (
     endpoint_of,
     in_environment,
 )
-from sameweights.remote.facts import find_marks, summarize
 from sameweights.remote.hostkeys import pin_host_key
-from sameweights.remote.mode import require_mode
+from sameweights.remote.mode import check_mode, read_state
 from sameweights.remote.probe import PROBES, read_facts
 from sameweights.remote.provision import Environment, provision, provision_image
 
@@ -87,12 +86,9 @@ def show_facts(
 ) -> None:
     """Print a device's facts, summary and marks as JSON; exit 2 out of its declared mode."""
     transport = connect(name, _entry(name, devices), work, known_hosts)
-    facts = read_facts(transport, PROBES)
-    summary = summarize(facts)
-    record = {"facts": facts, "summary": summary, "marks": find_marks(summary)}
-    typer.echo(json.dumps(record, indent=1, sort_keys=True))
-    work.mkdir(parents=True, exist_ok=True)
-    require_mode(transport, work)
+    state = read_state(transport, {*PROBES, *transport.expect})
+    typer.echo(json.dumps(state, indent=1, sort_keys=True))
+    check_mode(transport, state)
 
 
 @app.command("pin")

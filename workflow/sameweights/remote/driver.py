@@ -15,16 +15,10 @@ from runner.contract import (
     file_sha256,
     read_responses,
 )
-from sameweights.remote.agent import EXIT_DISK_FULL
+from sameweights.remote.exits import explain_exit
 from sameweights.remote.mode import require_mode
 from sameweights.remote.progress import Progress, reporting
 from sameweights.remote.transport import Parcel, Transport, TransportError
-
-EXIT_NO_PROGRAM = 127
-"""The exit code, as in a shell, when the device has no such Python."""
-
-EXIT_LOCKED = 4
-"""The runner's exit code when another run holds the device's lock."""
 
 
 def run_on_device(
@@ -99,15 +93,7 @@ def _push_run_fetch(
     arguments = ["run", "--cell", cell, "--requests", remote_requests, "--model", model]
     with reporting(log, show):
         code = transport.run([pyz, *arguments, "--out", folder, "--lock", "device.lock"], log)
-    if code == EXIT_DISK_FULL:
-        raise TransportError(f"{spec.device}: its disk is full; what was measured is kept there")
-    if code == EXIT_LOCKED:
-        raise TransportError(f"{spec.device}: its lock is held by another run; see {log}")
-    if code == EXIT_NO_PROGRAM:
-        raise TransportError(
-            f"{spec.device}: its Python for this backend is not there; run"
-            f" `sameweights provision {spec.device} --backend {spec.backend}`"
-        )
+    explain_exit(code, spec, log)
     incoming = out / "run.json.fetched"
     if not transport.fetch(f"{folder}/run.json", incoming):
         raise TransportError(

@@ -1,7 +1,8 @@
 """Make a virtual environment from a lock file; sent to devices, so standard library only.
 
-Usage: install_env.py ENV LOCK SHA256 [--wheels DIR] [--system-site-packages]
-The marker holds the lock's hash and is written last: an interrupted installation is made again.
+Usage: install_env.py ENV LOCK KEY [--wheels DIR] [--system-site-packages]
+The marker is written last: an interrupted installation is made again. It holds the key of what was
+asked for, and the hash of the lock, which the runner compares with its cell's.
 A line "# no-deps: NAME==VERSION" in the lock installs that package alone, after the others: for
 one whose declared dependencies contradict what it really runs with.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import hashlib
 import os
 import subprocess
 import sys
@@ -37,7 +39,7 @@ def main() -> int:
         fcntl.flock(guard, fcntl.LOCK_EX)  # two hubs must not install at once
         if os.path.exists(marker):  # noqa: PTH110
             with open(marker) as handle:  # noqa: PTH123
-                if handle.read() == options.key:
+                if handle.read().splitlines()[:-1] == [options.key]:
                     print(f"{options.env} is up to date")
                     return 0
         system = ["--system-site-packages"] if options.system_site_packages else []
@@ -51,8 +53,10 @@ def main() -> int:
             code = subprocess.run([*pip, *offline, *what], check=False).returncode
             if code != 0:
                 return code
+        with open(options.lock, "rb") as handle:  # noqa: PTH123
+            sha256 = hashlib.sha256(handle.read()).hexdigest()
         with open(marker + ".part", "w") as handle:  # noqa: PTH123
-            handle.write(options.key)
+            handle.write(f"{options.key}\n{sha256}\n")
         os.replace(marker + ".part", marker)  # noqa: PTH105
     print(f"{options.env} installed")
     return 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import duckdb
 import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sameweights.errors import UserError
+from sameweights.reading import open_warehouse
 from sameweights.report import flips, wording
 from sameweights.report.advice import Hole, advise_next
 from sameweights.report.classes import describe_classes
@@ -39,9 +39,6 @@ KEY_FACTS = (
     "churn_tokens",
     "bitwise_equal_logits",
 )
-MEMORY_LIMIT = "1GB"
-"""Of the database alone; what does not fit goes to disk."""
-
 MAX_SUMMARY = 40
 """Rows of the summary's table."""
 
@@ -98,8 +95,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
     """Gather everything that the templates show."""
     table = read_comparison(comparison)
     split = read_split(attribution)
-    with duckdb.connect(str(warehouse), read_only=True) as db:
-        db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    with open_warehouse(warehouse) as db:
         meta = read_meta(db)
         runs = list(read_rows(db, "SELECT * FROM runs ORDER BY cell, replicate"))
         cells = read_cells(db, runs)
