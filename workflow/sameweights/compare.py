@@ -137,7 +137,8 @@ def _gather(db: duckdb.DuckDBPyConnection, pairs: pl.DataFrame) -> pl.DataFrame:
         "SELECT pair, task, filter, metric, count(*) AS n_planned, "  # noqa: S608
         "coalesce(bool_and(is_binary) FILTER (ok), true) AS is_binary, "
         f"to_json(histogram(status) FILTER (NOT ok)) AS left_out, {_spell_moments()} "
-        f"FROM (SELECT *, status = 'ok' AS ok FROM ({pair_query('pairs', 'part')})) GROUP BY ALL"
+        f"FROM (SELECT *, status = 'ok' AS ok FROM ({pair_query('pairs', 'part', 'part')})) "
+        "GROUP BY ALL"
     )
     found = [pl.DataFrame(schema=MOMENT_SCHEMA)]
     for task, lo, hi in _parts(db, int(pairs["replicates"].sum())):

@@ -35,8 +35,8 @@ SELECT p.pair, i.task, i.filter, i.metric, i.doc_id,
        min(i.replicate) AS shown_replicate_a, min(j.replicate) AS shown_replicate_b,
        count(*) AS replicate_pairs
 FROM {pairs} p
-JOIN {items} i ON i.cell = p.cell_a
-JOIN {items} j ON j.cell = p.cell_b AND j.task = i.task AND j.doc_id = i.doc_id
+JOIN {left} i ON i.cell = p.cell_a
+JOIN {right} j ON j.cell = p.cell_b AND j.task = i.task AND j.doc_id = i.doc_id
               AND j.filter = i.filter AND j.metric = i.metric
 WHERE p.cell_a <> p.cell_b OR i.replicate < j.replicate
 GROUP BY p.pair, i.task, i.filter, i.metric, i.doc_id
@@ -45,16 +45,18 @@ GROUP BY p.pair, i.task, i.filter, i.metric, i.doc_id
 cell; a cell beside itself is compared over its pairs of different replicates."""
 
 
-def pair_query(pairs: str, items: str) -> str:
-    """Spell the query over a relation (pair, cell_a, cell_b) and one like measured_items."""
+def pair_query(pairs: str, left: str, right: str) -> str:
+    """Spell the query over a relation (pair, cell_a, cell_b) and two like measured_items."""
     metrics = ",\n       ".join(f"avg({m.sql}) AS {m.name}" for m in all_metrics())
-    return PAIRED.format(metrics=metrics, pairs=pairs, items=items)
+    return PAIRED.format(metrics=metrics, pairs=pairs, left=left, right=right)
 
 
 def define_views(db: duckdb.DuckDBPyConnection) -> None:
     """Add measured_items, first_difference and paired_items to a warehouse with its tables."""
     db.execute(VIEWS)
+    # A condition on a constant skips the other cells' rows; the join alone would read them all.
     body = pair_query(
-        "(SELECT 0 AS pair, left_cell AS cell_a, right_cell AS cell_b)", "measured_items"
+        "(SELECT 0 AS pair, left_cell AS cell_a, right_cell AS cell_b)",
+        *(f"(FROM measured_items WHERE cell = {side})" for side in ("left_cell", "right_cell")),
     )
     db.execute(f"CREATE MACRO paired_items(left_cell, right_cell) AS TABLE {body}")

@@ -35,7 +35,7 @@ def one_item(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> dict[st
         db.execute(VIEWS[VIEWS.index("CREATE MACRO") :])
         db.register("rows", pl.DataFrame(rows, schema=SCHEMA))
         pairs = f"(SELECT 7 AS pair, '{A}' AS cell_a, '{B}' AS cell_b)"
-        (found,) = db.sql(pair_query(pairs, "rows")).pl().to_dicts()
+        (found,) = db.sql(pair_query(pairs, "rows", "rows")).pl().to_dicts()
     return dict(found)
 
 

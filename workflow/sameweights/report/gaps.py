@@ -9,7 +9,7 @@ import altair as alt
 import duckdb
 
 from sameweights.report.charts import COLOURS, finish
-from sameweights.report.histogram import noise_floor, wilson
+from sameweights.report.histogram import find_rerun, noise_floor, wilson
 from sameweights.report.margins import TIE
 from sameweights.report.rows import position_rows
 from sameweights.report.tables import Row
@@ -38,7 +38,7 @@ def read_gaps(db: duckdb.DuckDBPyConnection, split: Row | None, seed: int | None
     cells = tuple(f"{pair[end]}/s{seed}" for end in ("from_cell", "to_cell"))
     if seed is None:
         return [_without_query(_describe(pair, gap, cells, [])) for gap in pair["gaps"]]
-    reruns = [own for own in (_rerun(db, cell) for cell in cells) if own[0]]
+    reruns = [own for own in (_rerun(db, cell) for cell in find_rerun(db, *cells)) if own[0]]
     return [_describe(pair, gap, cells, reruns) for gap in pair["gaps"]]
 
 

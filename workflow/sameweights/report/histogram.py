@@ -67,7 +67,7 @@ def count_bins(
     planned, n, counts = _count(db, spread, reference, target)
     if not n:
         return []
-    again = [_count(db, spread, cell, cell) for cell in (reference, target)]
+    again = [_count(db, spread, cell, cell) for cell in find_rerun(db, reference, target)]
     floors = [(n_runs, own) for _, n_runs, own in again if n_runs]
     return [
         {
@@ -87,6 +87,13 @@ def count_bins(
         }
         for k, one in enumerate(spread.bins)
     ]
+
+
+def find_rerun(db: duckdb.DuckDBPyConnection, *cells: str) -> list[str]:
+    """Which of the cells have more than one measured run."""
+    query = "SELECT cell FROM measured GROUP BY cell HAVING count(*) > 1"
+    found = {cell for (cell,) in db.execute(query).fetchall()}
+    return [cell for cell in cells if cell in found]
 
 
 def wilson(count: float, n: int) -> Row:
