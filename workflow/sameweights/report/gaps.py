@@ -15,6 +15,7 @@ from sameweights.report.rows import position_rows
 from sameweights.report.tables import Row
 
 AXIS = alt.Axis(tickCount=6, labelFlush=False)
+ROWS = ("predicted", "at", "flips")
 KINDS = ("seen", "predicted")
 ONE_TAU = "1 – 2 tau"
 """The first bin whose gaps are wider than tau."""
@@ -27,10 +28,11 @@ def find_gaps(split: Row | None) -> Row | None:
 
 
 def read_gaps(db: duckdb.DuckDBPyConnection, split: Row | None, seed: int | None) -> list[Row]:
-    """One entry a bin of the whole change: its `name`, `nats`, `predicted` flips, and two rows.
+    """One entry a bin of the whole change: its `name`, its limits in `nats`, and three rows.
 
-    `at`: share of the token positions; `flips`: positions there that flip, of all positions. Empty
-    without the mechanism. Where several seeds were read together (None), no query stands for them.
+    `at`: share of the token positions; `flips`: positions there that flip, of all positions;
+    `predicted`: flips that tau makes likely, whose positions have no `value`. Empty without the
+    mechanism. Where several seeds were read together (None), no query stands for them.
     """
     pair = find_gaps(split)
     if pair is None:
@@ -43,7 +45,7 @@ def read_gaps(db: duckdb.DuckDBPyConnection, split: Row | None, seed: int | None
 
 
 def _without_query(entry: Row) -> Row:
-    return {**entry, **{key: {**entry[key], "sql": None} for key in ("at", "flips")}}
+    return {**entry, **{key: {**entry[key], "sql": None} for key in ROWS}}
 
 
 def _rerun(db: duckdb.DuckDBPyConnection, cell: str) -> tuple[int, list[float]]:
@@ -65,7 +67,17 @@ def _describe(
     return {
         "name": name,
         "nats": (gap["lo_nats"], gap["hi_nats"]),
-        "predicted": gap["predicted"],
+        "predicted": {
+            **shared,
+            "statistic": f"token flips predicted at a gap of {name}",
+            "n": gap["positions"],
+            "n_planned": gap["positions"],
+            "estimate": gap["predicted"],
+            "lo": None,
+            "hi": None,
+            **noise_floor([]),
+            "sql": position_rows(*cells, keep=f"({inside})"),
+        },
         "at": {
             **shared,
             "statistic": f"positions with a gap of {name}",
@@ -120,7 +132,13 @@ def chart_rows(entries: list[Row]) -> Iterator[Row]:
         }
         lo, hi = (flips["n"] * flips[key] for key in ("lo", "hi"))
         yield {**row, "kind": KINDS[0], "flips": flips["count"], "lo": lo, "hi": hi}
-        yield {**row, "kind": KINDS[1], "flips": entry["predicted"], "lo": None, "hi": None}
+        yield {
+            **row,
+            "kind": KINDS[1],
+            "flips": entry["predicted"]["estimate"],
+            "lo": None,
+            "hi": None,
+        }
 
 
 def draw_positions(bins: int) -> Row:
