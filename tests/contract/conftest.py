@@ -193,12 +193,21 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "trtllm-engine-0.12": ("trtllm_engine", {"engines": "two"}),
     "trtllm-engine-1.2": ("trtllm_engine", {}),
+    "vllm": ("vllm", {}),
+    "sglang": ("sglang", {"deterministic": True}),
 }
-STUBS = {"trtllm-engine-0.12": "trtllm_0_12", "trtllm-engine-1.2": "trtllm_1_2"}
+STUBS = {
+    "trtllm-engine-0.12": "trtllm_0_12",
+    "trtllm-engine-1.2": "trtllm_1_2",
+    "vllm": "vllm_0_33",
+    "sglang": "sglang_0_5",
+}
 """Backends whose runtime cannot be installed here, and the stand-in that they run on."""
 
 STUB_OPTIONS: dict[str, dict[str, Any]] = {
-    "trtllm_engine": {"examples": str(EXAMPLES), "max_seq_len": WINDOW + 1}
+    "trtllm_engine": {"examples": str(EXAMPLES), "max_seq_len": WINDOW + 1},
+    "vllm": {"max_seq_len": WINDOW + 1},
+    "sglang": {"max_seq_len": WINDOW + 1},
 }
 
 CONVERTED: dict[str, tuple[str, Callable[..., Any]]] = {

@@ -1,9 +1,10 @@
-"""The TensorRT-LLM stand-ins against the real sources, where a checkout of them is at hand.
+"""The stand-ins against the real sources, where a checkout of them is at hand.
 
 Run `python -m pytest tests/contract/test_signatures.py` with SAMEWEIGHTS_TRTLLM_SOURCES naming one,
 with the tag v0.12.0 (or v0.12.0-jetson), v1.2.1 or v1.3 checked out: what that version has is
-compared, the rest is skipped. Nothing is imported or compiled: Python by its syntax tree, the
-bindings by the names in their constructors.
+compared, the rest is skipped. SAMEWEIGHTS_VLLM_SOURCES and SAMEWEIGHTS_SGLANG_SOURCES name
+checkouts of vllm-project/vllm and sgl-project/sglang, or folders of unpacked wheels. Nothing is
+imported or compiled: Python by its syntax tree, the bindings by the names in their constructors.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.contract.trtllm_stub import STUBS
 
+from runner.backends import sglang, vllm
 from runner.backends._trtllm_executor import ARGUMENTS
 from runner.backends._trtllm_llm import SAMPLING
 from runner.backends._trtllm_recipe import build_arguments, convert_arguments, flags_in, recipes
@@ -28,11 +30,11 @@ RESULT_FIELDS = {
 }
 
 
-def read(*places: str) -> str:
+def read(*places: str, variable: str = VARIABLE) -> str:
     """Return the first of these files that the checkout has; skips where it has none."""
-    root = os.environ.get(VARIABLE)
+    root = os.environ.get(variable)
     if not root:
-        pytest.skip(f"{VARIABLE} names no checkout of NVIDIA/TensorRT-LLM")
+        pytest.skip(f"{variable} names no checkout of the runtime's sources")
     for place in places:
         if (Path(root) / place).is_file():
             return (Path(root) / place).read_text(encoding="utf-8")
@@ -133,3 +135,39 @@ def test_the_converter_knows_every_flag(family: str) -> None:
         if recipe["weights"] != "fp8":
             for flag in flags_in(convert_arguments(recipe, Path("m"), Path("c"), Path("t"))):
                 assert f"'{flag}'" in source or f'"{flag}"' in source, flag
+
+
+CANDIDATES = {
+    "vllm engine": ("VLLM", "vllm/engine/arg_utils.py", "EngineArgs", vllm.ENGINE),
+    "vllm sampling": ("VLLM", "vllm/sampling_params.py", "SamplingParams", vllm.SAMPLING),
+    "sglang server": ("SGLANG", "sglang/srt/server_args.py", "ServerArgs", sglang.SERVER),
+    "sglang sampling": (
+        "SGLANG",
+        "sglang/srt/sampling/sampling_params.py",
+        "SamplingParams",
+        sglang.SAMPLING,
+    ),
+}
+"""Where a class stands in the sources, and the names that an adapter gives it."""
+
+STAND_INS = {
+    "vllm engine": "vllm_0_33/vllm/__init__.py",
+    "vllm sampling": "vllm_0_33/vllm/__init__.py",
+    "sglang server": "sglang_0_5/sglang/srt/server_args.py",
+    "sglang sampling": "sglang_0_5/sglang/srt/sampling/sampling_params.py",
+}
+
+
+@pytest.mark.parametrize("which", sorted(CANDIDATES))
+def test_the_real_class_has_the_stand_ins_fields(which: str) -> None:
+    runtime, place, name, _ = CANDIDATES[which]
+    variable = f"SAMEWEIGHTS_{runtime}_SOURCES"
+    real = fields(find_class(read(place, f"python/{place}", variable=variable), name))
+    stub = fields(find_class((STUBS / STAND_INS[which]).read_text(), name))
+    assert stub - {"__post_init__"} <= real
+
+
+@pytest.mark.parametrize("which", sorted(CANDIDATES))
+def test_the_stand_in_has_every_name_that_the_adapter_gives(which: str) -> None:
+    _, _, name, given = CANDIDATES[which]
+    assert set(given) <= fields(find_class((STUBS / STAND_INS[which]).read_text(), name))

@@ -15,6 +15,7 @@ from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec, file_sha256
 
 STUBS = Path(__file__).parents[1] / "stubs"
+STANDING_IN = ("tensorrt_llm", "stub_llm_api", "vllm", "sglang", "stub_candidates")
 EXAMPLES = STUBS / "programs" / "examples"
 
 
@@ -73,6 +74,6 @@ def open_on_stub(
 
 
 def _forget() -> None:
-    for name in [n for n in sys.modules if n.split(".")[0] in ("tensorrt_llm", "stub_llm_api")]:
+    for name in [n for n in sys.modules if n.split(".")[0] in STANDING_IN]:
         del sys.modules[name]
     importlib.invalidate_caches()

@@ -7,13 +7,13 @@ an engine returns is checked by its shape before it is believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from runner.backends._evidence import FULL_EVIDENCE
 from runner.backends._folder import Folder
-from runner.backends._writing import Writing
+from runner.backends._writing import Writing, check_written, follow
 from runner.contract import Request, Response
 from runner.plan import cut_windows, plan_batches
 
@@ -105,16 +105,7 @@ class LogitsBackend:
         stops = [[token] for token in sorted(folder.eos_ids)] + [s for s in stops if s]
         written = self.engines.get("generation").write(request, stops)
         ids = check_written(written.ids, request, folder.vocab)
-        for token in ids:
-            writing.extend(token)
-            if writing.finish:
-                break
-        if writing.finish is None:
-            raise ValueError(
-                f"the engine ended after {len(ids)} of {request.max_new_tokens} tokens, last "
-                f"{ids[-1:]}, without an end that this request names; usual cause: the engine's "
-                "own end_id, or its max_seq_len"
-            )
+        follow(writing, ids)
         count = len(writing.ids)
         rows = check_rows(written.logits, len(ids), folder.vocab)[:count]
         if request.temperature == 0.0 and folder.repetition_penalty == 1.0:
@@ -146,21 +137,6 @@ def check_rows(logits: Any, count: int, vocab: int) -> Any:
     if rows.shape[1] < vocab:
         raise ValueError(f"logits over {rows.shape[1]} tokens; the model's vocabulary is {vocab}")
     return rows[:, :vocab]
-
-
-def check_written(ids: Sequence[int], request: Request, vocab: int) -> list[int]:
-    """Return the written ids; raises ValueError for none, too many, or ids that do not exist."""
-    found = [int(token) for token in ids]
-    if not found:
-        raise ValueError("the engine wrote no token")
-    if len(found) > request.max_new_tokens:
-        raise ValueError(
-            f"{len(found)} tokens were written, {request.max_new_tokens} asked for; usual cause: "
-            "the prompt is included in the output"
-        )
-    if bad := [token for token in found if not 0 <= token < vocab]:
-        raise ValueError(f"written token {bad[0]} is outside the vocabulary of {vocab}")
-    return found
 
 
 def check_greedy(rows: Any, ids: list[int]) -> None:

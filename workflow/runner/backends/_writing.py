@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from runner.contract import FinishReason, Request, Response
@@ -68,6 +69,34 @@ class Writing:
             finish_reason=self.finish,
             **evidence,
         )
+
+
+def check_written(ids: Sequence[int], request: Request, vocab: int) -> list[int]:
+    """Return the ids an engine wrote; raises ValueError for none, too many, or unknown ones."""
+    found = [int(token) for token in ids]
+    if not found:
+        raise ValueError("the engine wrote no token")
+    if len(found) > request.max_new_tokens:
+        raise ValueError(
+            f"{len(found)} tokens were written, {request.max_new_tokens} asked for; usual cause: "
+            "the prompt is included in the output"
+        )
+    if bad := [token for token in found if not 0 <= token < vocab]:
+        raise ValueError(f"written token {bad[0]} is outside the vocabulary of {vocab}")
+    return found
+
+
+def follow(writing: Writing, ids: Sequence[int]) -> None:
+    """Take an engine's ids up to their end by our own rules; raises ValueError without an end."""
+    for token in ids:
+        writing.extend(token)
+        if writing.finish:
+            return
+    raise ValueError(
+        f"the engine ended after {len(ids)} of {writing.request.max_new_tokens} tokens, last "
+        f"{list(ids[-1:])}, without an end that this request names; usual cause: the engine's "
+        "own end_id, or its longest sequence"
+    )
 
 
 def draw_seed(request: Request) -> int:
