@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 from tests.contract.trtllm_stub import EXAMPLES, open_on_stub
 
+import runner.backends
 from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec
 from sameweights.artifacts import gguf, mlx, onnx, openvino
 
 WINDOW = 64
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "backends"
+"""Adapters that are no part of the package."""
+
 EOS_PROMPT = "the end"
 """The tiny model answers this prompt with nothing but its end-of-text token."""
 
@@ -60,6 +64,15 @@ def make_spec(adapter: str, options: dict[str, Any], recipe: dict[str, Any] = FP
         files={},
         requests_sha256="",
     )
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _fixture_adapters() -> Iterator[None]:
+    """Find the fixtures' adapters by their names, for these tests only."""
+    path: Any = runner.backends.__path__
+    path.append(str(FIXTURES))
+    yield
+    path.remove(str(FIXTURES))
 
 
 @pytest.fixture(scope="session")
@@ -187,6 +200,7 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "openvino": ("openvino", {"batch_size": 3}),
     "llamacpp": ("llamacpp", {"n_batch": 8, "n_ubatch": 4}),
     "mlx": ("mlx", {"device": "cpu"}),
+    "numpy-llama": ("numpy_llama", {"batch_size": 3}),
     "lmeval": (
         "lmeval",
         {"batch_size": 1, "model_args": {"device": "cpu", "add_bos_token": False}},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.contract.conftest import FIXTURES
 
 from runner.backends import load_adapter
 from runner.canary import CanaryFailure, check_canary
@@ -221,6 +222,11 @@ def test_an_unknown_option_is_refused_with_a_suggestion(case: Case) -> None:
     spec = replace(case.spec, options={**case.spec.options, name[1:]: 2})
     with pytest.raises(OptionError, match=f"did you mean '{name}'"):
         load_adapter(spec.adapter)(Path("never-opened"), spec)
+
+
+def test_a_whole_backend_takes_less_than_80_lines() -> None:
+    (path,) = FIXTURES.glob("*.py")
+    assert len(path.read_text().splitlines()) < 80
 
 
 class Broken:
