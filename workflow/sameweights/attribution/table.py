@@ -55,7 +55,8 @@ class ItemTable:
     in the traces) and "top1_flips". `flags`: "tie" and "extraction_only", bool [R, n].
     `seeds` says what a seed varies: "replicate" (nothing but noise), "fewshot" (the prompts, shared
     by all items: crossed), "sampling" (the draws). `cost_s`: device seconds per cell, if known.
-    `others`: cells of the same source that the split does not need, without their rows.
+    `others`: cells of the same source that the split does not need, without their rows, and
+    whether they have a scored item.
     Raises TableError.
     """
 
@@ -74,7 +75,7 @@ class ItemTable:
     seeds: SeedRole = "replicate"
     cost_s: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    others: tuple[Levels, ...] = ()
+    others: Mapping[Levels, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.runs), len(self.keys))

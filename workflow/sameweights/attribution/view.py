@@ -75,7 +75,8 @@ def prepare(
     Items without a score in some run are left out everywhere, never counted as wrong, and their
     number is told. Raises TableError when nothing is left.
     """
-    lattice = build_lattice(table.factors, reference, target, table.cells, rules)
+    run_cells = [*table.cells, *(cell for cell, scored in table.others.items() if scored)]
+    lattice = build_lattice(table.factors, reference, target, run_cells, rules)
     masks = tuple(mask for mask in lattice.family if mask in lattice.run)
     rows = {mask: tuple(table.cells[lattice.levels[mask]]) for mask in masks}
     notes = list(lattice.notes)

@@ -193,13 +193,15 @@ def _read_view(
     alike = comparable(facts, ends[0])
     notes = _left_out(db, view, facts, alike, ends, str(path))
     table = _assemble(runs, {task: name for task, name, _ in view}, sampled, alike)
-    others = {found.run.levels for found in alike} - {run.levels for run in table.runs}
+    unread = [found for found in alike if found.run.levels not in needed]
+    scored = {found.run.levels for found in unread if found.low is not None}
+    others = {found.run.levels: found.run.levels in scored for found in unread}
     return replace(
         table,
         filter=name,
         metric="+".join(dict.fromkeys(metric for _, _, metric in view)),
         notes=(*table.notes, *notes),
-        others=tuple(sorted(others)),
+        others=others,
     )
 
 
@@ -302,8 +304,8 @@ def _mismatch(a: Columns, b: Columns) -> str | None:
     """Why two runs of one seed are not the same items, or None."""
     keys_a, keys_b = _keys(a), _keys(b)
     if keys_a != keys_b:
-        repeated = {key for key, count in Counter(keys_b).items() if count > 1}
-        differing = sorted(set(keys_a) ^ set(keys_b)) or sorted(repeated)
+        counts = Counter(keys_a), Counter(keys_b)
+        differing = sorted((counts[0] - counts[1]) | (counts[1] - counts[0]))
         return f"{len(differing)} items missing or repeated, e.g. {differing[0]}"
     for name in MUST_EQUAL:
         differ = np.flatnonzero(a[name] != b[name])
