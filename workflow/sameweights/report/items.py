@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from sameweights.report.changed import Changed, find_changed
 from sameweights.report.tables import Row, read_rows
 from sameweights.report.wording import short
 
@@ -19,46 +20,6 @@ MAX_SAME = 600
 MAX_REST = 1_200
 MAX_PROMPT = 2_000
 """Characters shown; the whole text is in the warehouse."""
-
-PAIRS = """
-WITH shown AS (
-    SELECT cell, min(replicate) AS replicate FROM measured GROUP BY cell
-), own AS (
-    SELECT i.* FROM measured_items i
-    JOIN primary_metrics USING (task, filter, metric) JOIN shown USING (cell, replicate)
-    WHERE i.status = 'ok' AND i.model = $model AND i.seed = $seed
-), pair AS (
-    SELECT i.task, i.doc_id, i.target, j.cell, i.request_ids[1] AS request_id,
-           i.value AS value_a, i.answer_text AS text_a, i.answer_extracted AS extracted_a,
-           j.value AS value_b, j.answer_text AS text_b, j.answer_extracted AS extracted_b,
-           i.replicate AS replicate_a, j.replicate AS replicate_b,
-           i.token_ids AS ids_a, j.token_ids AS ids_b,
-           first_difference(i.token_ids, j.token_ids) AS divergence,
-           CASE WHEN divergence IS NULL THEN i.margin ELSE i.margins[divergence + 1] END AS margin
-    FROM own i JOIN own j USING (task, doc_id, filter, metric)
-    WHERE i.cell = $reference AND j.cell <> i.cell
-      AND (i.answer_tokens IS DISTINCT FROM j.answer_tokens
-           OR i.answer_extracted IS DISTINCT FROM j.answer_extracted)
-)
-"""
-"""Changed answers of the shown replicates."""
-
-COUNT = f"{PAIRS} SELECT count(*) FROM pair"  # noqa: S608
-
-ORDER = "value_a = value_b, {0}cell <> $target, margin DESC NULLS LAST, task, doc_id, {0}cell"
-
-# Responses are looked up only for the items that the page holds.
-CHANGED = f"""
-{PAIRS}, first AS (SELECT * FROM pair ORDER BY {ORDER.format("")} LIMIT $limit)
-SELECT first.*, p.top_ids AS top_a, p.top_logprobs AS logprobs_a,
-       q.top_ids AS top_b, q.top_logprobs AS logprobs_b
-FROM first
-LEFT JOIN responses p ON p.cell = $reference AND p.replicate = replicate_a
-                     AND p.request_id = first.request_id
-LEFT JOIN responses q ON q.cell = first.cell AND q.replicate = replicate_b
-                     AND q.request_id = first.request_id
-ORDER BY {ORDER.format("first.")}
-"""  # noqa: S608
 
 WORDS = "SELECT token_id, text FROM vocabulary WHERE model = $model"
 SHOWN = "(SELECT DISTINCT unnest($tasks) AS task, unnest($doc_ids) AS doc_id) AS shown"
@@ -100,33 +61,38 @@ def read_changed(db: duckdb.DuckDBPyConnection, reference: str, target: str) -> 
 
     `total` counts all of them; `items` holds as many as fit the page.
     """
-    model = {"model": reference.split("/")[0], "seed": int(reference.rpartition("/s")[2])}
-    words = {r["token_id"]: r["text"] for r in read_rows(db, WORDS, {"model": model["model"]})}
-    total = db.execute(COUNT, {**model, "reference": reference}).fetchall()[0][0]
-    values = {**model, "reference": reference, "target": target, "limit": MAX_ITEMS}
-    rows = list(read_rows(db, CHANGED, values))
-    shown = {**model, "tasks": [r["task"] for r in rows], "doc_ids": [r["doc_id"] for r in rows]}
-    docs = {(r["task"], r["doc_id"]): r for r in read_rows(db, DOCS, shown)}
-    cells = [reference, *dict.fromkeys(r["cell"] for r in rows)]
-    choices = read_rows(db, CHOICES, {**shown, "cells": cells})
+    changed = find_changed(db, reference, target)
+    return {**lay_out(changed, changed.read_first(MAX_ITEMS), MAX_BYTES), "total": changed.total}
+
+
+def lay_out(changed: Changed, rows: list[Row], max_bytes: float = math.inf) -> dict[str, Any]:
+    """Return `items` and their `prompts` as the page's JSON, as many rows as fit `max_bytes`."""
+    model, seed = changed.reference.split("/")[0], int(changed.reference.rpartition("/s")[2])
+    words = {r["token_id"]: r["text"] for r in read_rows(changed.db, WORDS, {"model": model})}
+    shown = {"model": model, "seed": seed}
+    shown |= {"tasks": [r["task"] for r in rows], "doc_ids": [r["doc_id"] for r in rows]}
+    docs = {(r["task"], r["doc_id"]): r for r in read_rows(changed.db, DOCS, shown)}
+    cells = [changed.reference, *dict.fromkeys(r["cell"] for r in rows)]
+    choices = read_rows(changed.db, CHOICES, {**shown, "cells": cells})
     lls = {(r["cell"], r["task"], r["doc_id"]): r["lls"] for r in choices}
     items: list[Row] = []
     prompts: dict[str, str] = {}
     size = 0
     for row in rows:
-        doc = docs.get((row["task"], row["doc_id"]), {})
+        name = (row["task"], row["doc_id"])
+        doc = docs.get(name, {})
         item = describe_item(row, words)
-        sides = [lls.get((cell, row["task"], row["doc_id"])) for cell in (reference, row["cell"])]
+        sides = [lls.get((cell, *name)) for cell in (changed.reference, row["cell"])]
         if doc.get("choices") and all(sides):
             item["choices"] = [list(entry) for entry in zip(doc["choices"], *sides, strict=False)]
-        key = f"{row['task']}/{row['doc_id']}"
+        key = "/".join(map(str, name))
         prompt = "" if key in prompts else _tail(doc.get("prompt") or "", MAX_PROMPT)
         size += len(prompt) + len(str(item))
-        if size > MAX_BYTES:
+        if size > max_bytes:
             break
         items.append(item)
         prompts.setdefault(key, prompt)
-    return {"reference": short(reference), "total": total, "items": items, "prompts": prompts}
+    return {"reference": short(changed.reference), "items": items, "prompts": prompts}
 
 
 def describe_item(row: Row, words: dict[int, str]) -> Row:
