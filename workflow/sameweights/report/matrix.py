@@ -15,17 +15,29 @@ Ends = tuple[str, str]
 
 ROLES = ("reference", "target")
 
+# One run is its own mean: grouping its items would take memory that grows with the matrix.
 SCORES = """
-WITH means AS (
-    SELECT cell, task, filter, metric, doc_id, avg(value) AS value,
-           bool_and(status = 'ok') AS ok, list(DISTINCT status) FILTER (status <> 'ok') AS problems
-    FROM items JOIN measured USING (cell, replicate)
+WITH repeated AS (
+    SELECT cell FROM measured GROUP BY cell HAVING count(*) > 1
+), means AS (
+    SELECT cell, task, filter, metric, value, status = 'ok' AS ok
+    FROM items JOIN measured USING (cell, replicate) WHERE cell NOT IN (FROM repeated)
+    UNION ALL
+    SELECT cell, task, filter, metric, avg(value), bool_and(status = 'ok')
+    FROM items JOIN measured USING (cell, replicate) WHERE cell IN (FROM repeated)
     GROUP BY cell, task, filter, metric, doc_id
+), scores AS (
+    SELECT cell, task, filter, metric, count(*) FILTER (ok) AS n, count(*) AS planned,
+           avg(value) FILTER (ok) AS score
+    FROM means GROUP BY ALL
+), lost AS (
+    SELECT cell, task, filter, metric, list(DISTINCT status ORDER BY status) AS problems
+    FROM items JOIN measured USING (cell, replicate) WHERE status <> 'ok' GROUP BY ALL
 )
-SELECT cell, task, filter, metric, count(*) FILTER (ok) AS n, count(*) AS planned,
-       avg(value) FILTER (ok) AS score, list_distinct(flatten(list(problems))) AS problems,
+SELECT scores.*, problems,
        (task, filter, metric) IN (SELECT (task, filter, metric) FROM primary_metrics) AS is_primary
-FROM means GROUP BY ALL ORDER BY cell, task, filter, metric
+FROM scores LEFT JOIN lost USING (cell, task, filter, metric)
+ORDER BY cell, task, filter, metric
 """
 """Scores over replicates; an item counts where it was measured in all measured replicates."""
 
