@@ -12,6 +12,7 @@ from synthetic_results import MODEL, Scenario, write_attribution, write_results
 from sameweights.compare import compare_cells
 from sameweights.errors import UserError
 from sameweights.report import build_report
+from sameweights.report.matrix import group_holes
 from sameweights.warehouse import build_warehouse
 
 
@@ -128,3 +129,12 @@ def test_matrix_without_both_ends_is_an_error(tmp_path: Path, root: Path) -> Non
     (tmp_path / "matrix.json").write_text(json.dumps({**matrix, "target": "x/y/z"}))
     with pytest.raises(UserError, match=r"has both cells.*'dev-a/torch/bf16' and 'x/y/z'"):
         build(prepare(tmp_path), root, None)
+
+
+def test_holes_of_one_reason_are_named_together() -> None:
+    cells = [{"cell": f"m/d{n}/b/p/s0", "state": "excluded", "reason": "no cap"} for n in range(6)]
+    cells.insert(2, {"cell": "m/x/b/p/s0", "state": "stopped", "reason": "canary"})
+    cells.append({"cell": "m/y/b/p/s0", "state": "complete", "reason": None})
+    excluded, stopped = group_holes(cells)
+    assert excluded["cells"] == [f"m/d{n}/b/p/s0" for n in range(6)]
+    assert stopped == {"state": "stopped", "reason": "canary", "cells": ["m/x/b/p/s0"]}

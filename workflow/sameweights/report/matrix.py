@@ -124,3 +124,18 @@ def _place(cell: Row, churns: dict[str, Row], roles: dict[str, str]) -> Row:
     churn = churns.get(cell["cell"])
     heat = (churn["estimate"] or 0.0) / most if churn and most else 0.0
     return {**cell, "role": roles.get(cell["cell"], ""), "churn": churn, "heat": heat}
+
+
+def group_holes(cells: list[Row]) -> list[Row]:
+    """Cells with a reason, grouped by state and reason, as the first of each stands.
+
+    A rule of the capabilities leaves out dozens of cells for one reason.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell["reason"]:
+            groups.setdefault((cell["state"], cell["reason"]), []).append(cell["cell"])
+    return [
+        {"state": state, "reason": reason, "cells": names}
+        for (state, reason), names in groups.items()
+    ]

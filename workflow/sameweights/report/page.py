@@ -20,7 +20,7 @@ from sameweights.report.export import write_tables
 from sameweights.report.gaps import find_gaps, read_gaps
 from sameweights.report.items import label_items, read_changed
 from sameweights.report.margins import read_margins
-from sameweights.report.matrix import arrange_grids, find_ends, read_cells
+from sameweights.report.matrix import arrange_grids, find_ends, group_holes, read_cells
 from sameweights.report.mechanism import describe_pairs
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
@@ -140,6 +140,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "target": target,
         "notes": _notes(meta["devices"]),
         "cells": cells,
+        "holes": group_holes(cells),
         "grids": arrange_grids(cells, table, ends),
         "facts": _key_facts(table, reference, target),
         "pairs": pairs,
