@@ -15,12 +15,16 @@ from runner.backends._evidence import TOP
 from runner.backends._folder import read_folder
 from runner.backends._writing import draw_seed
 from runner.contract import CellSpec, Request
-from runner.options import Option, match_recipe, resolve_options
+from runner.options import Option, OptionError, match_recipe, resolve_options
 from runner.runtime import Runtime, require_parameters
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+DETERMINISTIC = ("fa3", "flashinfer", "triton")
+"""The attention backends that deterministic inference allows (srt/server_args.py)."""
+
 SERVER = (
     "attention_backend",
+    "chunked_prefill_size",
     "context_length",
     "disable_cuda_graph",
     "disable_radix_cache",
@@ -89,6 +93,12 @@ class Backend(CandidatesBackend):
         """Check version and calls, then load; raises OptionError or CheckFailure."""
         self.options = resolve_options(spec.options, self.OPTIONS)
         recipe = match_recipe(spec.recipe, self.PRECISIONS)
+        attention = self.options["attention"]
+        if self.options["deterministic"] and attention not in (None, *DETERMINISTIC):
+            raise OptionError(
+                f"cell.json: options: key 'attention' is {attention!r} with 'deterministic'; "
+                f"allowed: {', '.join(DETERMINISTIC)}"
+            )
         self.version = self.RUNTIME.check()
         self.folder = read_folder(model_dir)
         longest = self.folder.fit(int(self.options["max_seq_len"]))
@@ -115,6 +125,8 @@ class Srt:
         self.penalty = penalty
         self.deterministic = bool(options["deterministic"])
         arguments: dict[str, Any] = {
+            # A text is computed in one chunk; the default depends on the GPU's memory.
+            "chunked_prefill_size": -1,
             "context_length": longest,
             "disable_cuda_graph": options["eager"],
             "disable_radix_cache": True,

@@ -15,13 +15,12 @@ from runner.backends._evidence import TOP
 from runner.backends._folder import read_folder
 from runner.backends._writing import draw_seed
 from runner.contract import CellSpec, Request
-from runner.options import Option, match_recipe, resolve_options
+from runner.options import Option, OptionError, match_recipe, resolve_options
 from runner.runtime import Runtime, require_parameters
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-ATTENTION = ("FLASH_ATTN", "FLASHINFER", "FLEX_ATTENTION", "TRITON_ATTN")
-QUANTIZATIONS = {"int8": "int8_per_channel_weight_only", "fp8": "fp8"}
-"""Made when the model is loaded, by the recipe's weights."""
+INVARIANT = ("FLASH_ATTN", "TRITON_ATTN")
+"""Batch invariance wants one of these by name (model_executor/layers/batch_invariant.py)."""
 
 ENGINE = (
     "attention_backend",
@@ -33,6 +32,7 @@ ENGINE = (
     "logprobs_mode",
     "max_logprobs",
     "max_model_len",
+    "max_num_batched_tokens",
     "max_num_seqs",
     "quantization",
     "seed",
@@ -60,10 +60,9 @@ SAMPLING = (
 
 def _recipes() -> tuple[dict[str, Any], ...]:
     plain = [{"weights": f, "activations": f, "compute": f} for f in DTYPES]
-    halves = ("fp16", "bf16")
-    int8 = [{"weights": "int8", "activations": f, "compute": f, "library": "vllm"} for f in halves]
+    # Its int8 of load time (int8_per_channel_weight_only) leaves dense layers unquantized.
     fp8 = {"weights": "fp8", "activations": "fp8-dynamic", "compute": "bf16", "library": "vllm"}
-    return (*plain, *int8, fp8)
+    return (*plain, fp8)
 
 
 class Backend(CandidatesBackend):
@@ -89,6 +88,12 @@ class Backend(CandidatesBackend):
         """Check version and calls, then load; raises OptionError or CheckFailure."""
         self.options = resolve_options(spec.options, self.OPTIONS)
         recipe = match_recipe(spec.recipe, self.PRECISIONS)
+        attention = self.options["attention"]
+        if self.options["batch_invariant"] and attention not in INVARIANT:
+            raise OptionError(
+                f"cell.json: options: key 'attention' is {attention!r} with 'batch_invariant'; "
+                f"allowed: {', '.join(INVARIANT)}"
+            )
         self.version = self.RUNTIME.check()
         self.folder = read_folder(model_dir)
         longest = self.folder.fit(int(self.options["max_seq_len"]))
@@ -125,13 +130,15 @@ class Llm:
             "logprobs_mode": "raw_logprobs",
             "max_logprobs": TOP,
             "max_model_len": longest,
+            # A text is computed in one chunk; the default depends on the GPU's memory.
+            "max_num_batched_tokens": longest,
             "max_num_seqs": 1,
             "seed": 0,
             "tensor_parallel_size": options["tensor_parallel"],
             "trust_remote_code": False,
         }
         if "library" in recipe:
-            arguments["quantization"] = QUANTIZATIONS[recipe["weights"]]
+            arguments["quantization"] = recipe["weights"]
         if options["attention"] is not None:
             arguments["attention_backend"] = options["attention"]
         require_parameters(vllm.EngineArgs, ENGINE, "vllm EngineArgs")

@@ -16,6 +16,7 @@ class ServerArgs:
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     max_running_requests: int | None = None
+    chunked_prefill_size: int | None = None
     random_seed: int | None = None
     tp_size: int = 1
     attention_backend: str | None = None
