@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sameweights.compare import compare_cells
-from sameweights.report import build_report
+from sameweights.report import build_report, write_all_items
 from sameweights.warehouse import build_warehouse
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit/report"))
@@ -48,6 +48,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     page = folder / "report.html"
     outputs = (page, folder / "report.md", folder / "verdict.txt")
     build_report(warehouse, comparison, attribution, root / "report", *outputs)
+    write_all_items(warehouse, attribution, root / "report", folder / "report-items")
     return page
 
 
@@ -65,7 +66,14 @@ def browser() -> Iterator[Any]:
 class View:
     """A page with what went wrong on it: console messages, errors, requests to elsewhere."""
 
-    def __init__(self, browser: Any, report: Path, fragment: str = "", **options: Any) -> None:
+    def __init__(
+        self,
+        browser: Any,
+        report: Path,
+        fragment: str = "",
+        ready: str = "#chart-churn_delta svg",
+        **options: Any,
+    ) -> None:
         self.context = browser.new_context(offline=True, **options)
         self.page = self.context.new_page()
         self.problems: list[str] = []
@@ -73,7 +81,7 @@ class View:
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("request", self._note_request)
         self.page.goto(f"file://{report}{fragment}")
-        self.page.wait_for_selector("#chart-churn_delta svg")
+        self.page.wait_for_selector(ready)
 
     def _note_request(self, request: Any) -> None:
         if not request.url.startswith(("file://", "data:", "blob:")):
@@ -322,3 +330,19 @@ def test_a_number_leads_to_its_rows_by_keyboard(view: View) -> None:
     assert view.page.locator("#number").is_hidden()
     assert number.evaluate("node => node === document.activeElement")
     assert view.problems == []
+
+
+def test_pages_of_all_items_open_from_disk(browser: Any, report: Path) -> None:
+    view = View(browser, report.parent / "report-items/index.html", ready="table a")
+    view.page.click("table a >> nth=0")
+    view.page.wait_for_selector("details.item")
+    open_all(view)
+    text = view.page.inner_text("#item-list")
+    assert HOSTILE[1] in text and HOSTILE[2] in text
+    assert view.page.evaluate("window.hacked") is None
+    view.page.click("text=link to this item >> nth=3")
+    assert "item=arith" in view.page.url and len(view.texts("details.item[open]")) > 0
+    view.page.click("text=the report")
+    view.page.wait_for_selector("#verdict")
+    assert view.problems == []
+    view.context.close()

@@ -113,10 +113,13 @@ def report(
         Literal["md", "none"], typer.Option("--format", help="md: summary on standard output")
     ] = "md",
     plots: Annotated[Path | None, typer.Option(help="folder for the charts, SVG and PNG")] = None,
+    all_items: Annotated[
+        bool, typer.Option("--all-items", help="every changed answer, as pages beside the report")
+    ] = False,
     assets: Annotated[Path, typer.Option(help="template folder")] = Path("report"),
 ) -> None:
-    """Summarize finished results for a pull request or a chat, and draw the charts on request."""
-    from sameweights.report import read_context, render_markdown, write_plots
+    """Summarize finished results for a pull request or a chat; on request, charts and all items."""
+    from sameweights.report import read_context, render_markdown, write_all_items, write_plots
 
     layout = Layout(results)
     for path in (layout.warehouse, layout.comparison):
@@ -128,6 +131,9 @@ def report(
     if plots is not None:
         for path in write_plots(context["charts"], plots):
             typer.echo(f"wrote {path}", err=True)
+    if all_items:
+        arguments = (layout.warehouse, layout.attribution, assets, layout.report_items)
+        typer.echo(f"wrote {write_all_items(*arguments)}", err=True)
 
 
 @app.command("schema")

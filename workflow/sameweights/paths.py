@@ -87,3 +87,7 @@ class Layout:
     @property
     def report(self) -> Path:
         return self.results / "report.html"
+
+    @property
+    def report_items(self) -> Path:
+        return self.results / "report-items"

@@ -63,9 +63,9 @@ def build_report(
     JSON and is shown as text only.
     """
     context = read_context(warehouse, comparison, attribution)
-    _write(out_html, render_html(context, assets))
-    _write(out_md, render_markdown(context, assets))
-    _write(out_verdict, context["verdict"].line + "\n")
+    write_text(out_html, render_html(context, assets))
+    write_text(out_md, render_markdown(context, assets))
+    write_text(out_verdict, context["verdict"].line + "\n")
     if out_tables:
         write_tables(comparison, context, out_tables)
 
@@ -76,7 +76,7 @@ def render_html(context: Row, assets: Path) -> str:
     texts += [(assets / name).read_text(encoding="utf-8") for name in SCRIPTS]
     scripts: list[Script] = [wrap_script(text) for text in texts]
     style = (assets / "style.css").read_text(encoding="utf-8")
-    environment = _environment(assets)
+    environment = make_environment(assets)
     # The templates hand in every number that they show; the last line of the page holds them.
     environment.globals["numbers"] = Numbers(context["split_seed"])
     return environment.get_template("template.html.j2").render(
@@ -86,7 +86,7 @@ def render_html(context: Row, assets: Path) -> str:
 
 def render_markdown(context: Row, assets: Path) -> str:
     """A summary for pull requests and chats."""
-    environment = _environment(assets)
+    environment = make_environment(assets)
     environment.globals["MAX_SUMMARY"] = MAX_SUMMARY
     return environment.get_template("summary.md.j2").render(**context)
 
@@ -193,7 +193,8 @@ def _key_facts(table: Comparison, reference: str, target: str) -> Row:
     return {name: table.find(reference, target, name) for name in KEY_FACTS}
 
 
-def _environment(assets: Path) -> Environment:
+def make_environment(assets: Path) -> Environment:
+    """Return the template engine: everything is escaped, a missing name is an error."""
     environment = Environment(
         loader=FileSystemLoader(assets),
         autoescape=True,
@@ -208,7 +209,8 @@ def _environment(assets: Path) -> Environment:
     return environment
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a page whole or not at all."""
     part = path.with_name(path.name + ".part")
     # A lone surrogate cannot be encoded: show its escape.
     part.write_bytes(text.encode("utf-8", "backslashreplace"))
