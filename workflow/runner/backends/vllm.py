@@ -20,7 +20,7 @@ from runner.runtime import Runtime, require_parameters
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 INVARIANT = ("FLASH_ATTN", "TRITON_ATTN")
-"""Batch invariance wants one of these by name (model_executor/layers/batch_invariant.py)."""
+"""Batch invariance wants one of these by name (its batch_invariant.py)."""
 
 ENGINE = (
     "attention_backend",
@@ -69,7 +69,7 @@ class Backend(CandidatesBackend):
     """Runs a folder of safetensors; one request at a time, no prefix cache."""
 
     RUNTIME: ClassVar[Runtime] = Runtime(
-        "vllm", ">=0.18,<0.34", "sources", "0.33", "log-softmax is vLLM's own; no logits come out"
+        "vllm", ">=0.26,<0.34", "sources", "0.33", "log-softmax is vLLM's own; no logits come out"
     )
     OPTIONS: ClassVar[dict[str, Option]] = {
         "attention": Option(
@@ -138,7 +138,8 @@ class Llm:
             "trust_remote_code": False,
         }
         if "library" in recipe:
-            arguments["quantization"] = recipe["weights"]
+            # 'fp8' alone is for checkpoints that are fp8 already.
+            arguments["quantization"] = "fp8_per_tensor"
         if options["attention"] is not None:
             arguments["attention_backend"] = options["attention"]
         require_parameters(vllm.EngineArgs, ENGINE, "vllm EngineArgs")

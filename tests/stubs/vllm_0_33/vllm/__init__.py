@@ -96,6 +96,8 @@ class LLM:
         if unknown:
             raise TypeError(f"EngineArgs has no {sorted(unknown)}")
         self.arguments = EngineArgs(model, tokenizer, **kwargs)
+        if self.arguments.quantization == "fp8":
+            raise ValueError("the `fp8` method no longer supports online quantization")
         self.model = CandidatesModel(model)
 
     def generate(
