@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "one", "two", "red", "fox", "dog", "ran", "lazy")
 INT8 = {"weights": "int8", "library": "torchao"}
+INT4 = {**INT8, "weights": "int4", "group": 32}
 DEQUANTIZED = {**INT8, "weights": "int8-dequantized"}
 
 
@@ -217,6 +218,8 @@ def test_nan_weights_give_a_status(open_torch: Callable[..., Any], independent: 
         ({**INT8, "activations": "fp32", "compute": "fp32"}, 14, 0.4),
         ({**DEQUANTIZED, "activations": "bf16", "compute": "bf16"}, 14, 0.4),
         ({**DEQUANTIZED, "activations": "fp32", "compute": "fp32"}, 14, 0.4),
+        ({**INT4, "activations": "bf16", "compute": "bf16"}, 14, 2.0),
+        ({**INT4, "activations": "fp32", "compute": "fp32"}, 14, 2.0),
     ],
 )
 def test_recipes_change_the_numbers_a_little(
@@ -262,6 +265,32 @@ def test_dequantized_weights_are_those_of_the_int8_recipe(
         assert torch.equal(plain[name].float(), exact.float().to(plain[name].dtype).float())
         changed += not torch.equal(plain[name], original[name])
     assert changed == 14
+
+
+def test_int4_weights_are_whole_numbers_of_their_groups_scale(
+    open_torch: Callable[..., Any],
+) -> None:
+    types = {"activations": "fp32", "compute": "fp32"}
+    backend = open_torch(recipe={**INT4, **types})
+    original = dict(open_torch(recipe={"weights": "fp32", **types}).loaded.model.named_parameters())
+    for name in backend.loaded.quantized:
+        weight = backend.loaded.model.get_submodule(name).weight
+        plain = original[f"{name}.weight"]
+        steps = weight.qdata.float()
+        assert steps.min() >= -8 and steps.max() <= 7
+        scale = weight.scale.float().repeat_interleave(32, dim=1)[:, : plain.shape[1]]
+        # Half a step, and the one more that a symmetric range lacks on its positive side.
+        assert ((steps * scale - plain).abs() <= 1.01 * scale).all()
+
+
+def test_two_cells_with_the_same_quantized_bits_say_so(open_torch: Callable[..., Any]) -> None:
+    def digest(recipe: dict[str, Any]) -> str | None:
+        found: str | None = open_torch(recipe=recipe).describe()["quantized_sha256"]
+        return found
+
+    bf16 = {"activations": "bf16", "compute": "bf16"}
+    assert digest({**INT8, **bf16}) == digest({**INT8, **bf16}) != digest({**INT4, **bf16})
+    assert digest({"weights": "bf16", **bf16}) is None
 
 
 def test_a_recipe_that_the_backend_cannot_run_is_refused(open_torch: Callable[..., Any]) -> None:

@@ -28,6 +28,7 @@ PACKAGES = (
     "llama-cpp-python",
     "mlx",
     "mlx-lm",
+    "sglang",
     "vllm",
     "tensorrt-llm",
 )
@@ -44,7 +45,9 @@ NUMERIC_PREFIXES = (
     "ONEDNN_",
     "OPENBLAS_",
     "PYTORCH_",
+    "SGLANG_",
     "TORCH_",
+    "VLLM_",
 )
 """Variables that can change numbers: one that the cell does not name is removed."""
 

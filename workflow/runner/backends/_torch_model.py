@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import logging
 import os
@@ -98,15 +99,13 @@ def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
     The head keeps the compute type (it shares its weights with the embedding in many models).
     Weights `int8-dequantized` are the same int8 values times the same scales, rounded once to
     the compute type, in ordinary layers: the rounding of the weights without the integer kernel.
+    Weights `int4` (symmetric, one scale a group of inputs) have no integer kernel on a CPU: the
+    layer dequantizes them to the compute type at every call.
     """
-    if recipe["weights"] not in ("int8", "int8-dequantized"):
+    if recipe["weights"] not in ("int8", "int8-dequantized", "int4"):
         return []
     logging.getLogger("torchao").setLevel(logging.ERROR)
-    from torchao.quantization import (
-        Int8DynamicActivationInt8WeightConfig,
-        Int8WeightOnlyConfig,
-        quantize_,
-    )
+    from torchao.quantization import quantize_
 
     head = model.get_output_embeddings()
     chosen: dict[str, Any] = {
@@ -114,14 +113,44 @@ def quantize(model: Any, recipe: dict[str, Any]) -> list[str]:
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear) and module is not head
     }
-    dynamic = recipe["activations"] == "int8-dynamic"
-    config = Int8DynamicActivationInt8WeightConfig() if dynamic else Int8WeightOnlyConfig()
-    quantize_(model, config, filter_fn=lambda _module, name: name in chosen)
+    quantize_(model, torchao_config(recipe), filter_fn=lambda _module, name: name in chosen)
     if recipe["weights"] == "int8-dequantized":
         for module in chosen.values():
             plain = module.weight.dequantize(output_dtype=DTYPES[recipe["compute"]])
             module.weight = torch.nn.Parameter(plain, requires_grad=False)
     return sorted(chosen)
+
+
+def digest_quantized(loaded: Loaded) -> str | None:
+    """Return the SHA-256 over all quantized weights, values and scales; None without any.
+
+    They are made where the cell runs: this says whether two cells have the same bits.
+    """
+    if not loaded.quantized:
+        return None
+    sha = hashlib.sha256()
+    for name in loaded.quantized:
+        weight = loaded.model.get_submodule(name).weight
+        parts = [getattr(weight, part, None) for part in ("qdata", "scale", "zero_point")]
+        for part in [weight] if parts[0] is None else parts:
+            if part is not None:
+                sha.update(
+                    part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+                )
+    return sha.hexdigest()
+
+
+def torchao_config(recipe: dict[str, Any]) -> Any:
+    """Return torchao's configuration of a recipe."""
+    from torchao import quantization
+
+    bits: Any = torch
+    if recipe["weights"] == "int4":
+        group = quantization.granularity.PerGroup(recipe["group"])
+        return quantization.IntxWeightOnlyConfig(weight_dtype=bits.int4, granularity=group)
+    if recipe["activations"] == "int8-dynamic":
+        return quantization.Int8DynamicActivationInt8WeightConfig()
+    return quantization.Int8WeightOnlyConfig()
 
 
 def set_threads(threads: int) -> None:

@@ -13,11 +13,19 @@ from runner.backends._int8_selftest import check_int8_products
 from runner.backends._torch_generate import generate_batch
 from runner.backends._torch_model import (
     check_capability,
+    digest_quantized,
     load_model,
     refuse_sliding_windows,
     set_threads,
 )
 from runner.backends._torch_score import score_independent, score_shared
+from runner.backends._torch_switches import (
+    SWITCHES,
+    apply_switches,
+    check_device,
+    check_switches,
+    describe_device,
+)
 from runner.contract import CellSpec, Request, Response
 from runner.options import Option, OptionError, match_recipe, resolve_options
 from runner.plan import plan_batches, plan_shared
@@ -30,7 +38,8 @@ def _recipes() -> tuple[dict[str, Any], ...]:
     weight_only = [{**int8, "activations": f, "compute": f} for f in ("fp32", "bf16")]
     dynamic = [{**int8, "activations": "int8-dynamic", "compute": f} for f in ("fp32", "bf16")]
     dequantized = [{**recipe, "weights": "int8-dequantized"} for recipe in weight_only]
-    return (*plain, *weight_only, *dynamic, *dequantized)
+    int4 = [{**recipe, "weights": "int4", "group": 32} for recipe in weight_only]
+    return (*plain, *weight_only, *dynamic, *dequantized, *int4)
 
 
 class Backend:
@@ -45,6 +54,7 @@ class Backend:
         "padding_side": Option(str, None, ("left", "right")),
         "scoring": Option(str, "independent", ("independent", "shared")),
         "device": Option(str, "cpu", ("cpu", "cuda", "mps")),
+        **SWITCHES,
     }
     PRECISIONS: ClassVar[tuple[dict[str, Any], ...]] = _recipes()
     EVIDENCE: ClassVar[tuple[str, ...]] = FULL_EVIDENCE
@@ -55,7 +65,10 @@ class Backend:
         self.recipe = match_recipe(spec.recipe, self.PRECISIONS)
         self.shared = self.options["scoring"] == "shared"
         self._refuse_ineffective()
+        check_switches(self.options, self.recipe["compute"])
         self.RUNTIME.check()
+        check_device(self.options["device"])
+        apply_switches(self.options)
         set_threads(spec.threads)
         self.capability = check_capability()
         dynamic = self.recipe["activations"] == "int8-dynamic"
@@ -103,8 +116,10 @@ class Backend:
             "parameters": sum(p.numel() for p in self.loaded.model.parameters()),
             "attention": self.loaded.model.config._attn_implementation,
             "quantized_layers": len(self.loaded.quantized),
+            "quantized_sha256": digest_quantized(self.loaded),
             "repetition_penalty": self.loaded.repetition_penalty,
             "window": self.window,
+            **describe_device(self.options["device"]),
         }
 
     def _on_cpu(self) -> bool:
