@@ -15,7 +15,7 @@ from synthetic_results import Scenario, write_attribution, write_results
 from sameweights.compare import compare_cells
 from sameweights.report import divergence, flips, gaps, margins
 from sameweights.report.items import label_items
-from sameweights.report.tables import Comparison, read_comparison
+from sameweights.report.tables import Comparison, read_comparison, read_primary
 from sameweights.warehouse import build_warehouse
 
 REFERENCE, TARGET = "toy/dev-a/torch/bf16/s0", "toy/dev-b/torch/w8a16/s0"
@@ -61,7 +61,10 @@ def test_classes_share_all_flips_among_them(folder: Path, table: Comparison) -> 
 
 
 def test_tasks_are_those_of_the_comparison(folder: Path, table: Comparison) -> None:
-    entries = {e["group"]: e for e in flips.flips_by_task(table, REFERENCE, TARGET)}
+    with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as db:
+        primary = read_primary(db)
+    entries = {e["group"]: e for e in flips.flips_by_task(table, primary, REFERENCE, TARGET)}
+    assert list(entries) == ["all tasks", "arith", "choice"]
     assert entries["all tasks"]["lost"]["estimate"] * entries["all tasks"]["lost"][
         "n"
     ] == pytest.approx(len(lost(folder)))
@@ -88,14 +91,16 @@ def test_answers_are_counted_where_they_part(folder: Path) -> None:
     assert first["noise_floor"] is None, "no cell was run twice"
 
 
-def test_flips_are_named_by_what_tells_them_apart() -> None:
+def test_flips_of_a_task_are_those_of_its_primary_metric() -> None:
     rows = [
         {"cell_a": "a", "cell_b": "b", "task": t, "filter": f, "metric": m, "statistic": s}
         for t, f, m in (("one", "none", "acc"), ("two", "none", "acc"), ("two", "none", "norm"))
         for s in flips.WAYS.values()
     ]
-    names = [entry["group"] for entry in flips.flips_by_task(Comparison(rows), "a", "b")]
-    assert names == ["one", "two acc", "two norm"]
+    primary = [("one", "none", "acc"), ("two", "none", "norm")]
+    entries = flips.flips_by_task(Comparison(rows), primary, "a", "b")
+    shown = [(entry["group"], entry[way]["metric"]) for entry in entries for way in flips.WAYS]
+    assert shown == [("one", "acc")] * 2 + [("two", "norm")] * 2
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ KINDS = [
     "items of class",
     "churn_tokens",
     "bitwise_equal_logits",
+    "score choice none acc_norm",
     "score",
 ]
 """Words of the statistics that a page must have, the longer ones first."""
@@ -89,10 +90,20 @@ def test_every_row_of_a_table_leads_to_its_rows(folder: Path, table: str) -> Non
     assert rows and all('class="number"' in row for row in rows)
 
 
+def test_every_score_by_task_and_metric_leads_to_its_rows(folder: Path) -> None:
+    html = (folder / "report.html").read_text()
+    body = html.split('data-csv="scores"')[1].split("</tbody>")[0]
+    rows = [row for row in body.split("</tr>") if '<td class="num">' in row]
+    # Four measured cells, one task with one metric and one with two.
+    assert len(rows) == 12 and all('class="number"' in row for row in rows)
+
+
 def test_scores_of_a_cell_return_their_rows(folder: Path) -> None:
     with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as db:
         rows = db.sql(score_rows("toy/dev-b/torch/bf16/s0")).pl()
+        of_task = db.sql(score_rows("toy/dev-b/torch/bf16/s0", ("choice", "none", "acc"))).pl()
     assert rows.height == 39
+    assert of_task.height == 20 and set(of_task["task"]) == {"choice"}
 
 
 def test_names_cannot_leave_their_quotes() -> None:

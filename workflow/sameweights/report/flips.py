@@ -20,12 +20,17 @@ WAYS = {"lost": "right_to_wrong", "won": "wrong_to_right"}
 UNCLASSED = "without a class"
 
 
-def flips_by_task(table: Comparison, reference: str, target: str) -> list[Row]:
-    """One entry a task, all tasks first: its name and a row of the comparison each way."""
-    scopes = [ALL, *table.scopes(reference, target)]
+def flips_by_task(
+    table: Comparison, primary: list[Scope], reference: str, target: str
+) -> list[Row]:
+    """One entry a task, all tasks first: its name and a row of the comparison each way.
+
+    `primary`: the scopes by which the tasks are scored; under others the same items would be
+    counted again.
+    """
+    names = {ALL: "all tasks", **{scope: scope[0] for scope in primary}}
     entries = [
-        {"group": _name(scope, scopes), **_ways(table, reference, target, scope)}
-        for scope in scopes
+        {"group": name, **_ways(table, reference, target, scope)} for scope, name in names.items()
     ]
     return [entry for entry in entries if all(entry[way] for way in WAYS)]
 
@@ -111,12 +116,3 @@ def draw_flips(name: str, by: str, groups: int) -> Row:
 
 def _ways(table: Comparison, reference: str, target: str, scope: Scope) -> Row:
     return {way: table.find(reference, target, statistic, scope) for way, statistic in WAYS.items()}
-
-
-def _name(scope: Scope, scopes: list[Scope]) -> str:
-    """The task, with what tells it from other numbers of the same task."""
-    if scope == ALL:
-        return "all tasks"
-    same = [other for other in scopes if other[0] == scope[0]]
-    told = [scope[k] for k in (1, 2) if len({other[k] for other in same}) > 1]
-    return " ".join([scope[0], *told])

@@ -25,7 +25,14 @@ from sameweights.report.mechanism import describe_pairs
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
 from sameweights.report.split import read_split
-from sameweights.report.tables import Comparison, Row, read_comparison, read_meta, read_rows
+from sameweights.report.tables import (
+    Comparison,
+    Row,
+    read_comparison,
+    read_meta,
+    read_primary,
+    read_rows,
+)
 from sameweights.report.trust import describe_runs, list_differences
 from sameweights.report.verdict import say_verdict
 
@@ -110,7 +117,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         changed = read_changed(db, reference, target)
         labels = label_items((split or {}).get("classes"))
         flipped = {
-            "task": flips.flips_by_task(table, reference, target),
+            "task": flips.flips_by_task(table, read_primary(db), reference, target),
             "class": flips.flips_by_class(db, table, labels, reference, target),
         }
         seed = _only_seed(cells, reference)

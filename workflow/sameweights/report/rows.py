@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sameweights.report.tables import ALL, Row
+from sameweights.report.tables import ALL, Row, Scope
 from sameweights.report.wording import short
 
 COLUMN_OF_OUTCOME = {
@@ -40,13 +40,14 @@ class Numbers:
         unit = {"unit": row["unit"]} if "unit" in row else {}
         return self._add({**counts, **unit, **floor, "cells": cells, "sql": sql})
 
-    def add_score(self, cell: Row) -> int:
-        """Take the score of a cell of the matrix in; returns its place."""
-        entry = {"statistic": "score", "n": cell["n"], "n_planned": cell["planned"]}
-        entry |= {"estimate": cell["score"], **dict.fromkeys(("lo", "hi"))}
+    def add_score(self, score: Row, scope: Scope = ALL) -> int:
+        """Take a score of a cell of the matrix in, over all tasks or one `scope`; its place."""
+        name = " ".join(("score", *(scope if scope != ALL else ())))
+        entry = {"statistic": name, "n": score["n"], "n_planned": score["planned"]}
+        entry |= {"estimate": score["score"], **dict.fromkeys(("lo", "hi"))}
         entry |= dict.fromkeys(("noise_floor", "noise_floor_hi"))
-        sql = score_rows(cell["cell"])
-        return self._add({**entry, "cells": [short(cell["cell"])], "sql": sql})
+        sql = score_rows(score["cell"], scope)
+        return self._add({**entry, "cells": [short(score["cell"])], "sql": sql})
 
     def add_term(self, split: Row, outcome: str, term: Row) -> int | None:
         """Take a term of the split in; returns its place, or None where no rows stand for it."""
@@ -230,12 +231,12 @@ def labelled_rows(label: str, file: str) -> str:
     )
 
 
-def score_rows(cell: str) -> str:
-    """Rows behind a cell's score over all tasks: one an item measured in all its replicates."""
+def score_rows(cell: str, scope: Scope = ALL) -> str:
+    """Rows behind a cell's score, over all tasks or one: an item measured in all its replicates."""
+    named = dict(zip(("task", "filter", "metric"), scope, strict=True))
     return (
-        "SELECT task, doc_id, avg(value) AS value\n"
-        "FROM measured_items JOIN primary_metrics USING (task, filter, metric)\n"
-        f"WHERE cell = {quote(cell)}\nGROUP BY task, doc_id HAVING bool_and(status = 'ok')\n"
+        f"SELECT task, doc_id, avg(value) AS value\nFROM measured_items\n{_scope(named)}"
+        f"cell = {quote(cell)}\nGROUP BY task, doc_id HAVING bool_and(status = 'ok')\n"
         "ORDER BY task, doc_id;"
     )
 

@@ -58,6 +58,11 @@ def read_meta(db: duckdb.DuckDBPyConnection) -> Row:
     return {key: json.loads(value) for key, value in rows}
 
 
+def read_primary(db: duckdb.DuckDBPyConnection) -> list[Scope]:
+    """Return the scope of every task's primary filter and metric, by task."""
+    return db.sql("SELECT task, filter, metric FROM primary_metrics ORDER BY task").fetchall()
+
+
 def read_rows(
     db: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any] | None = None
 ) -> Iterator[Row]:
