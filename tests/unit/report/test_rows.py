@@ -23,6 +23,8 @@ KINDS = [
     "token flips at a gap",
     "positions with a gap",
     "token flips",
+    "best next token differs",
+    "KLD of the next token",
     "too wide",
     "answers changed at a margin",
     "answers changed",
@@ -34,6 +36,17 @@ KINDS = [
     "score",
 ]
 """Words of the statistics that a page must have, the longer ones first."""
+
+TABLES = [
+    "points",
+    "equality",
+    "margins",
+    "divergence",
+    "agreement",
+    "gaps",
+    "mechanism",
+    "classes",
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +94,8 @@ def test_every_number_of_the_page_returns_its_rows(
 
 
 @pytest.mark.parametrize(
-    "table", ["points", "equality", "margins", "divergence", "gaps", "mechanism", "classes"]
+    "table",
+    ["points", "equality", "margins", "divergence", "agreement", "gaps", "mechanism", "classes"],
 )
 def test_every_row_of_a_table_leads_to_its_rows(folder: Path, table: str) -> None:
     html = (folder / "report.html").read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sameweights.report import charts, divergence, flips, gaps, histogram, margins
+from sameweights.report import agreement, charts, divergence, flips, gaps, histogram, margins
 from sameweights.report.tables import Row
 
 
@@ -41,3 +41,8 @@ def _draw(context: Row) -> Iterator[tuple[str, Row, str, list[Row]]]:
         rows = list(gaps.chart_rows(found))
         yield "positions", gaps.draw_positions(len(found)), "gaps", rows
         yield "gaps", gaps.draw_gaps(len(found)), "gaps", rows
+    if found := context["agreement"]:
+        rows = list(agreement.chart_rows(found))
+        for column in agreement.STATISTICS:
+            spec = agreement.draw_agreement(column, len(found))
+            yield f"agreement_{column}", spec, "agreement", rows

@@ -12,6 +12,7 @@ from sameweights.errors import UserError
 from sameweights.reading import open_warehouse
 from sameweights.report import flips, wording
 from sameweights.report.advice import Hole, advise_next
+from sameweights.report.agreement import read_agreement
 from sameweights.report.classes import describe_classes
 from sameweights.report.divergence import read_divergence
 from sameweights.report.drawings import draw_all
@@ -48,6 +49,8 @@ KEY_FACTS = (
 )
 MAX_SUMMARY = 40
 """Rows of the summary's table."""
+
+FILTERS = ("points", "percent", "plain", "nats", "p_value", "markdown", "short", "count_of")
 
 BUNDLE = "window.vegaEmbed = vegaEmbed;"
 
@@ -122,6 +125,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         }
         seed = _only_seed(cells, reference)
         spread = {
+            "agreement": read_agreement(db, reference, target),
             "divergence": read_divergence(db, reference, target),
             "margins": read_margins(db, reference, target),
             "gaps": read_gaps(db, split, seed),
@@ -211,7 +215,16 @@ def make_environment(assets: Path) -> Environment:
     )
     environment.filters |= {
         name: getattr(wording, name)
-        for name in ("points", "percent", "plain", "p_value", "markdown", "short", "count_of")
+        for name in (
+            "points",
+            "percent",
+            "plain",
+            "nats",
+            "p_value",
+            "markdown",
+            "short",
+            "count_of",
+        )
     }
     return environment
 

@@ -139,7 +139,7 @@ def _have_tokens(cell_a: str, cell_b: str) -> str:
     return f"(task, doc_id) IN ({' INTERSECT '.join(sides)})"
 
 
-POSITIONS = """
+SHARED = """
 WITH sides AS (
   SELECT request_id, a.top_ids AS ids_a, b.top_ids AS ids_b,
          a.top_logprobs::DOUBLE[][] AS logs_a, b.top_logprobs::DOUBLE[][] AS logs_b,
@@ -152,14 +152,44 @@ WITH sides AS (
          unnest(ids_a[:shared]) AS ids_a, unnest(ids_b[:shared]) AS ids_b,
          unnest(logs_a[:shared]) AS logs_a, unnest(logs_b[:shared]) AS logs_b
   FROM sides
-), positions AS (
+), """
+"""Token positions with the same text before them in two runs, each with its best candidates."""
+
+POSITIONS = (
+    SHARED
+    + """positions AS (
   SELECT request_id, position, logs_a[1] - logs_a[2] AS margin,
          logs_b[list_position(ids_b, ids_a[1])] - logs_b[list_position(ids_b, ids_a[2])] - margin
          AS change, (ids_a[1] <> ids_b[1])::INT AS flipped
   FROM places
 )"""
+)
 """Of the first runs: `margin` of the reference's two best tokens (nats), its `change` in the other
 cell (null where that did not store both tokens), and whether the best token `flipped`."""
+
+AGREEMENT = (
+    SHARED
+    + """known AS (
+  SELECT request_id, position, (ids_a[1] <> ids_b[1])::INT AS differs,
+         list_filter(ids_a, lambda t: list_contains(ids_b, t)) AS stored,
+         list_transform(stored, lambda t: logs_a[list_position(ids_a, t)]) AS own,
+         list_transform(stored, lambda t: logs_b[list_position(ids_b, t)]) AS other,
+         greatest(1 - coalesce(list_sum(list_transform(own, lambda x: exp(x))), 0), 1e-6) AS rest,
+         greatest(1 - coalesce(list_sum(list_transform(other, lambda x: exp(x))), 0), 1e-6)
+         AS rest_b
+  FROM places
+), agreement AS (
+  SELECT task, doc_id, position, differs,
+         greatest(rest * ln(rest / rest_b) + coalesce(list_sum(list_transform(
+           list_zip(own, other), lambda pair: exp(pair[1]) * (pair[1] - pair[2]))), 0), 0) AS kld
+  FROM known JOIN (SELECT DISTINCT request_id, task, doc_id FROM requests) USING (request_id)
+)"""
+)
+"""At every shared position: whether the best token `differs`, and the Kullback-Leibler divergence
+`kld` of the reference's next-token distribution from the other cell's, in nats.
+
+Candidates that both stored count one by one, all other tokens as one, so `kld` is a lower bound
+(data processing inequality). Below 1e-6 the rest is rounding of fp32 log-probabilities."""
 
 
 def position_rows(
@@ -175,6 +205,25 @@ def position_rows(
         f"{POSITIONS.format(**sides).strip()}\nSELECT *{shown} FROM positions\n"
         f"WHERE change IS NOT NULL{only}\nORDER BY margin, request_id, position;"
     )
+
+
+def agreement_rows(cell_a: str, cell_b: str, column: str, keep: str) -> str:
+    """Items with shared positions in `keep`; `value`: mean of a column of AGREEMENT there."""
+    return (
+        f"{_agreement(cell_a, cell_b, (0, 0))}\n"
+        f"SELECT task, doc_id, count(*) AS positions, avg({column}) AS value\n"
+        f"FROM agreement WHERE {keep}\nGROUP BY task, doc_id ORDER BY value DESC, task, doc_id;"
+    )
+
+
+def agreement_places(cell_a: str, cell_b: str, runs: tuple[int, int]) -> str:
+    """All rows of AGREEMENT of two runs."""
+    return f"{_agreement(cell_a, cell_b, runs)}\nSELECT * FROM agreement;"
+
+
+def _agreement(cell_a: str, cell_b: str, runs: tuple[int, int]) -> str:
+    sides = {"a": quote(cell_a), "b": quote(cell_b), "run_a": runs[0], "run_b": runs[1]}
+    return AGREEMENT.format(**sides).strip()
 
 
 def answer_rows(cell_a: str, cell_b: str, *, value: str = "") -> str:

@@ -35,6 +35,11 @@ def plain(value: float | None) -> str:
     return NONE if value is None else f"{value:.2f}"
 
 
+def nats(value: float | None) -> str:
+    """A divergence, which may be far below one: three digits."""
+    return NONE if value is None else f"{value:.3g}"
+
+
 def count_of(value: float) -> str:
     """A number of items; a mean over replicates may be fractional."""
     return f"{round(value, 2):g}"
