@@ -38,14 +38,8 @@ KINDS = [
 """Words of the statistics that a page must have, the longer ones first."""
 
 TABLES = [
-    "points",
-    "equality",
-    "margins",
-    "divergence",
-    "agreement",
-    "gaps",
-    "mechanism",
-    "classes",
+    *("points", "equality", "margins", "divergence"),
+    *("agreement", "gaps", "mechanism", "classes"),
 ]
 
 
