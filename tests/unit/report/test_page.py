@@ -12,7 +12,7 @@ from synthetic_results import MODEL, Scenario, write_attribution, write_results
 from sameweights.compare import compare_cells
 from sameweights.errors import UserError
 from sameweights.report import build_report
-from sameweights.report.matrix import group_holes
+from sameweights.report.matrix import MAX_SCORES, group_holes, list_scores
 from sameweights.warehouse import build_warehouse
 
 
@@ -138,3 +138,14 @@ def test_holes_of_one_reason_are_named_together() -> None:
     excluded, stopped = group_holes(cells)
     assert excluded["cells"] == [f"m/d{n}/b/p/s0" for n in range(6)]
     assert stopped == {"state": "stopped", "reason": "canary", "cells": ["m/x/b/p/s0"]}
+
+
+def test_scores_of_the_compared_cells_stay_when_not_all_fit() -> None:
+    few = [{"cell": f"m/d{n}/b/p/s0", "scores": [{}] * (n % 3)} for n in range(9)]
+    assert list_scores(few, []) == (few, 0)
+    cells = [{"cell": f"m/d{n}/b/p/s0", "scores": [{}] * 10} for n in range(MAX_SCORES)]
+    ends = ("m/d5/b/p/s0", cells[-1]["cell"])
+    shown, left_out = list_scores(cells, [ends])
+    assert sum(len(cell["scores"]) for cell in shown) == MAX_SCORES
+    assert left_out == MAX_SCORES - len(shown) and set(ends) <= {cell["cell"] for cell in shown}
+    assert shown == [cell for cell in cells if cell in shown]

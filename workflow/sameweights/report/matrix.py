@@ -15,6 +15,9 @@ Ends = tuple[str, str]
 
 ROLES = ("reference", "target")
 
+MAX_SCORES = 2_000
+"""Rows of the table of scores by task and metric; the others are in tables/."""
+
 # One run is its own mean: grouping its items would take memory that grows with the matrix.
 SCORES = """
 WITH repeated AS (
@@ -78,6 +81,22 @@ def _pool(scores: list[Row]) -> Row:
     n, planned = sum(row["n"] for row in first), sum(row["planned"] for row in first)
     total = sum(row["score"] * row["n"] for row in first if row["n"])
     return {"score": total / n if n else None, "n": n, "planned": planned}
+
+
+def list_scores(cells: list[Row], ends: list[Ends]) -> tuple[list[Row], int]:
+    """Cells whose scores by task fit the page, in their order, and how many were left out.
+
+    The compared cells come first; a cell without scores takes one row for its reason.
+    """
+    compared = {cell for pair in ends for cell in pair}
+    chosen, room = set(), MAX_SCORES
+    for cell in sorted(cells, key=lambda cell: cell["cell"] not in compared):
+        room -= max(1, len(cell["scores"]))
+        if room < 0:
+            break
+        chosen.add(cell["cell"])
+    shown = [cell for cell in cells if cell["cell"] in chosen]
+    return shown, len(cells) - len(shown)
 
 
 def find_ends(cells: list[Row], reference: str, target: str) -> list[Ends]:

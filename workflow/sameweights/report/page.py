@@ -21,7 +21,7 @@ from sameweights.report.export import write_tables
 from sameweights.report.gaps import find_gaps, read_gaps
 from sameweights.report.items import label_items, read_changed
 from sameweights.report.margins import read_margins
-from sameweights.report.matrix import arrange_grids, find_ends, group_holes, read_cells
+from sameweights.report.matrix import arrange_grids, find_ends, group_holes, list_scores, read_cells
 from sameweights.report.mechanism import describe_pairs
 from sameweights.report.pairs import arrange_equality, choose_points, list_pairs, say_pairs
 from sameweights.report.rows import Numbers
@@ -141,6 +141,7 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
     measured = [cell["cell"] for cell in cells if cell["n"]]
     pairs, pairs_left_out = list_pairs(table, references, target)
     points, points_left_out = choose_points(table, references)
+    scored, scored_left_out = list_scores(cells, ends)
     context = {
         "verdict": say_verdict(table, split, reference, target, holes),
         "others": [(end[1], say_verdict(table, None, *end, holes)) for end in ends[1:]],
@@ -151,6 +152,8 @@ def read_context(warehouse: Path, comparison: Path, attribution: Path | None) ->
         "target": target,
         "notes": _notes(meta["devices"]),
         "cells": cells,
+        "scored": scored,
+        "scored_left_out": scored_left_out,
         "holes": group_holes(cells),
         "grids": arrange_grids(cells, table, ends),
         "facts": _key_facts(table, reference, target),
