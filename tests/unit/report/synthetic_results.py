@@ -36,7 +36,7 @@ class Scenario:
     """What to make: items a task, replicates, the answer texts of the target's first items.
 
     `unstable`: cells whose second replicate differs on the first generated item. `failed`: cells
-    whose first generated item timed out.
+    whose first generated item timed out. `broken`: cells that answered no generated item.
     """
 
     n: int = 20
@@ -45,6 +45,7 @@ class Scenario:
     prompts: Mapping[int, str] = field(default_factory=dict)
     unstable: tuple[str, ...] = ("dev-a/w8a16",)
     failed: tuple[str, ...] = ("dev-b/bf16",)
+    broken: tuple[str, ...] = ()
     note: str = "One machine's kernels under an instruction-set cap, not a machine of its own."
 
 
@@ -212,7 +213,7 @@ def _answer(
     changed = draw.random() < CHANGE_RATE[name]
     if item.task == "choice":
         return _choose(item, changed, base, name)
-    if name in scenario.failed and item.doc_id == 0:
+    if name in scenario.broken or (name in scenario.failed and item.doc_id == 0):
         (request,) = item.requests
         failed = Response(request.request_id, "timeout", error="no answer in 60 s")
         row = {**base, "filter": "last", "metric": "match", "target": "3", "status": "timeout"}

@@ -93,7 +93,15 @@ def test_answers_are_counted_where_they_part(folder: Path) -> None:
 
 def test_flips_of_a_task_are_those_of_its_primary_metric() -> None:
     rows = [
-        {"cell_a": "a", "cell_b": "b", "task": t, "filter": f, "metric": m, "statistic": s}
+        {
+            "cell_a": "a",
+            "cell_b": "b",
+            "task": t,
+            "filter": f,
+            "metric": m,
+            "statistic": s,
+            "estimate": 0.0,
+        }
         for t, f, m in (("one", "none", "acc"), ("two", "none", "acc"), ("two", "none", "norm"))
         for s in flips.WAYS.values()
     ]

@@ -149,3 +149,13 @@ def test_scores_of_the_compared_cells_stay_when_not_all_fit() -> None:
     assert sum(len(cell["scores"]) for cell in shown) == MAX_SCORES
     assert left_out == MAX_SCORES - len(shown) and set(ends) <= {cell["cell"] for cell in shown}
     assert shown == [cell for cell in cells if cell in shown]
+
+
+def test_a_task_without_any_compared_item_leaves_the_page_whole(tmp_path: Path, root: Path) -> None:
+    prepare(write_results(tmp_path, Scenario(n=6, broken=("dev-b/w8a16",))))
+    (tmp_path / "warehouse.duckdb").symlink_to(tmp_path / "w.duckdb")
+    html, _, _ = build(tmp_path, root, write_attribution(tmp_path))
+    flips = html.split('data-csv="flips"')[1].split("</tbody>")[0]
+    assert "<td>choice</td>" in flips and "<td>arith</td>" not in flips
+    tasks = html.split('data-csv="pairs-by-task"')[1].split("</tbody>")[0]
+    assert "0 of 6" in tasks

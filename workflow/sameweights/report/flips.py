@@ -32,7 +32,7 @@ def flips_by_task(
     entries = [
         {"group": name, **_ways(table, reference, target, scope)} for scope, name in names.items()
     ]
-    return [entry for entry in entries if all(entry[way] for way in WAYS)]
+    return [entry for entry in entries if all(map(_is_known, (entry[way] for way in WAYS)))]
 
 
 def flips_by_class(
@@ -47,7 +47,7 @@ def flips_by_class(
     `classes`: label by (task, doc_id). Intervals are Wilson's.
     """
     totals = _ways(table, reference, target, ALL)
-    if not classes or not all(totals.values()):
+    if not classes or not all(map(_is_known, totals.values())):
         return []
     members: dict[str, list[Row]] = defaultdict(list)
     for item in read_rows(db, flipped_rows(reference, target)):
@@ -112,6 +112,11 @@ def draw_flips(name: str, by: str, groups: int) -> Row:
     labels = [lost.mark_text(align="right", dx=-6), won.mark_text(align="left", dx=6)]
     title = f"Items that went from right to wrong and from wrong to right, by {by}"
     return finish(alt.layer(zero, bars, whiskers, floor, *labels), title, 30 * groups)
+
+
+def _is_known(row: Row | None) -> bool:
+    """Whether the number was computed: a task may have no item that both cells answered."""
+    return row is not None and row["estimate"] is not None
 
 
 def _ways(table: Comparison, reference: str, target: str, scope: Scope) -> Row:
