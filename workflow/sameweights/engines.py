@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def find_run(specs: Path, engine: str) -> str:
     raise UserError(f"{specs}: no run of {engine!r}")
 
 
-def find_calibration(recipe: dict[str, Any], folder: Path) -> Path | None:
+def find_calibration(recipe: Mapping[str, Any], folder: Path) -> Path | None:
     """Return the texts whose SHA-256 the recipe pins; raises UserError when no file has it."""
     wanted = recipe.get("calibration")
     if wanted is None:

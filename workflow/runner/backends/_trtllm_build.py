@@ -18,17 +18,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from runner.backends._trtllm_convert import (
+    check_quantization,
+    check_texts,
+    convert_checkpoint,
+    convert_facts,
+)
 from runner.backends._trtllm_recipe import (
-    CALIBRATION_SAMPLES,
     build_arguments,
-    convert_arguments,
-    converter_of,
     flags_in,
     quantization_of,
     split_recipe,
 )
 from runner.checks import CheckFailure
-from runner.contract import CellSpec, canonical_json, digest, file_sha256, read_jsonl
+from runner.contract import CellSpec, canonical_json, digest, file_sha256
 from runner.engine import RECORD, engine_folder, engine_key, write_engine
 from runner.journal import Log
 from runner.runtime import require_flags
@@ -75,7 +78,7 @@ class Builder:
             checkpoint, made = self._convert(calibration)
         else:
             made = {"made": "elsewhere", "files": hash_files(checkpoint)}
-        self._check_quantization(checkpoint)
+        check_quantization(checkpoint, self.recipe)
         kept = self._kept_cache()
         parts = {name: self._build_part(name, checkpoint, kept) for name in self._parts()}
         if self.options["timing_cache"] == "kept" and kept is None:
@@ -89,16 +92,10 @@ class Builder:
 
     def _convert(self, calibration: Path | None) -> tuple[Path, dict[str, Any]]:
         """Return the checkpoint and how it was made; one serves all builds of a recipe."""
-        script = converter_of(Path(self.options["examples"]), self.model_dir, self.recipe)
-        texts = self._calibration_folder(calibration)
-        facts = {
-            "converter": script.as_posix(),
-            "converter_sha256": file_sha256(script),
-            "weights": self.spec.files,
-            "recipe": dict(self.recipe),
-            "calibration_sha256": self.calibration_sha256,
-            "tensorrt_llm": self.version,
-        }
+        check_texts(calibration, self.calibration_sha256)
+        examples = Path(self.options["examples"])
+        _, found = convert_facts(self.model_dir, self.spec.recipe, examples)
+        facts = {**found, "weights": self.spec.files, "tensorrt_llm": self.version}
         folder = self.folder.parent / f"checkpoint-{digest(facts)[:16]}"
         done = folder.parent / f"{folder.name}.{CONVERTED}"
         if done.is_file():
@@ -107,45 +104,13 @@ class Builder:
                 return folder, made
             self.log(f"{folder}: changed since it was made; converting again")
         shutil.rmtree(folder, ignore_errors=True)
-        arguments = convert_arguments(self.recipe, self.model_dir, folder, texts)
-        self._run([sys.executable, str(script)], arguments)
+        convert_checkpoint(
+            *(self.model_dir, self.spec.recipe, examples, calibration),
+            *(self.folder.parent, folder, self._run),
+        )
         made = {"made": "here", **facts, "files": hash_files(folder)}
         done.write_bytes(canonical_json(made))
         return folder, made
-
-    def _calibration_folder(self, calibration: Path | None) -> Path | None:
-        """Return the texts in the form that the converter reads offline.
-
-        The converters know a local data set by a name inside its path, `lambada`: split
-        `validation`, key `text`. They index their number of samples without looking, so that a
-        shorter set is repeated; the ranges are maxima and do not change by it.
-        """
-        if self.calibration_sha256 is None:
-            return None
-        found = file_sha256(calibration) if calibration else "no file"
-        if calibration is None or found != self.calibration_sha256:
-            raise CheckFailure(
-                f"calibration texts: {found}; the recipe names {self.calibration_sha256}"
-            )
-        texts = [str(record["text"]) for record in read_jsonl(calibration)]
-        folder = self.folder.parent / f"calibration-{found[:16]}" / "lambada"
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = [
-            {"text": texts[n % len(texts)]} for n in range(max(CALIBRATION_SAMPLES, len(texts)))
-        ]
-        lines = b"".join(canonical_json(row) + b"\n" for row in rows)
-        (folder / "validation.jsonl").write_bytes(lines)
-        return folder
-
-    def _check_quantization(self, checkpoint: Path) -> None:
-        path = checkpoint / "config.json"
-        found = json.loads(path.read_bytes()).get("quantization") or {}
-        for key, wanted in quantization_of(self.recipe).items():
-            if found.get(key) != wanted:
-                raise CheckFailure(
-                    f"{path}: key 'quantization.{key}' is {found.get(key)!r}; the precision needs "
-                    f"{wanted!r}"
-                )
 
     def _build_part(self, name: str, checkpoint: Path, kept: Path | None) -> dict[str, Any]:
         out = self.folder / name

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from runner.backends._folder import read_folder
 from runner.backends._trtllm import Engine, Engines, LogitsBackend
 from runner.backends._trtllm_build import Builder
+from runner.backends._trtllm_convert import CHECKPOINT
 from runner.backends._trtllm_executor import ExecutorEngine, load_bindings
 from runner.backends._trtllm_llm import LlmApi, LlmEngine
 from runner.backends._trtllm_recipe import recipes, split_recipe
@@ -83,10 +84,16 @@ class Backend(LogitsBackend):
         calibration: Path | None,
         log: Log,
     ) -> Path:
-        """Build the cell's engine on this device and return its folder."""
+        """Build the cell's engine on this device and return its folder.
+
+        `checkpoint`: one converted elsewhere; None takes the model folder's own, or converts here.
+        """
         version, _ = _generation()
         options = resolve_options(spec.options, cls.OPTIONS)
         builder = Builder(spec, options, model_dir, version, log)
+        own = model_dir / CHECKPOINT
+        if checkpoint is None and own.is_dir():
+            checkpoint = own
         builder.build(checkpoint, calibration)
         return builder.folder
 
