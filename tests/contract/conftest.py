@@ -66,7 +66,7 @@ def make_spec(adapter: str, options: dict[str, Any], recipe: dict[str, Any] = FP
     )
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _fixture_adapters() -> Iterator[None]:
     """Find the fixtures' adapters by their names, for these tests only."""
     path: Any = runner.backends.__path__
