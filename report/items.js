@@ -43,7 +43,9 @@ function side(item, key, name) {
 function table(head, rows) {
   return el("table", { class: "narrow" },
     el("thead", {}, el("tr", {}, ...head.map((text) => el("th", {}, text)))),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, cell))))));
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell, n) =>
+      // On a narrow screen the value stands below the name of its column.
+      el("td", n ? { "data-head": head[n] } : {}, cell))))));
 }
 
 function percent(probability) {

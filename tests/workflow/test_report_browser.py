@@ -33,7 +33,14 @@ HOSTILE = {
     5: "\u202eright to left: مرحبا",
     7: "NaN",
     8: "long " * 200_000,
+    10: "unbroken" * 400,
 }
+LONG = {
+    "dev-a": "board-with-a-name-in-full-8gb-maxn-super-lpddr5-102gbps",
+    "dev-b": "cloud_host_with_a_name_as_long_as_a_line_and_nowhere_to_break_it",
+    "arith": "task_with_a_name_of_several_words_and_an_unbroken_tail",
+}
+"""Longer names for the page; scripts name none of them, so that their hashes stay."""
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +139,8 @@ def test_every_chart_has_its_numbers_in_a_table(view: View) -> None:
         "divergence": "divergence",
         "positions": "gaps",
         "gaps": "gaps",
+        "agreement_differs": "agreement",
+        "agreement_kld": "agreement",
     }
     assert set(charts) == set(tables)
     for name in tables.values():
@@ -278,6 +287,53 @@ def test_fits_the_width_in_both_themes(browser: Any, report: Path, width: int, s
     view.page.click("#theme")
     assert view.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
     assert view.problems == []
+    view.context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+def test_nothing_is_wider_than_the_window_with_all_details_open(
+    browser: Any, report: Path, width: int
+) -> None:
+    text = report.read_text()
+    for name, long in LONG.items():
+        text = text.replace(name, long)
+    page = report.with_name("long.html")
+    page.write_text(text)
+    view = View(browser, page, viewport={"width": width, "height": 900})
+    view.page.click("#clear")
+    open_all(view)
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    # What is wider than its place scrolls there, and nothing else is cut off at the right.
+    cut = view.page.evaluate(
+        """() => [...document.querySelectorAll('body *:not(script)')].filter((node) => {
+            const scrolls = node.closest('.scroll, pre, .chart, #number');
+            const { right } = node.getBoundingClientRect();
+            return !scrolls && node.checkVisibility() && right > innerWidth + 1;
+        }).map((node) => node.outerHTML.slice(0, 200))"""
+    )
+    assert cut == []
+    assert view.problems == []
+    view.context.close()
+
+
+def test_words_of_a_table_stay_whole_on_a_narrow_screen(browser: Any, report: Path) -> None:
+    view = View(browser, report, viewport={"width": 360, "height": 900})
+    view.page.select_option("select[name=task]", "arith")
+    open_all(view)
+    # A word that is not broken has one box; `likeliest` once stood there letter by letter.
+    boxes = view.page.locator("#item-list table.narrow td:first-child").evaluate_all(
+        """all => all.map((cell) => { const range = document.createRange();
+            range.selectNodeContents(cell); return range.getClientRects().length; })"""
+    )
+    assert boxes and set(boxes) == {1}
+    heads = view.page.locator("#trust td[data-head]").evaluate_all(
+        "all => all.map((cell) => getComputedStyle(cell, '::before').content)"
+    )
+    assert set(heads) == {f'"{REFERENCE}"', f'"{TARGET}"'}
+    name = view.page.locator("#pairs .scroll td:first-child").first
+    before = name.bounding_box()
+    view.page.locator("#pairs .scroll").first.evaluate("node => { node.scrollLeft = 200; }")
+    assert name.bounding_box() == before, "the row's name stays while its numbers scroll"
     view.context.close()
 
 

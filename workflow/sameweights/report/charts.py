@@ -10,8 +10,8 @@ import altair as alt
 from sameweights.report.tables import Row
 from sameweights.report.wording import points, short
 
-COLOURS = {"loss": "#D55E00", "gain": "#009E73", "change": "#0072B2", "total": "#8a8f98"}
-"""Okabe and Ito's colours, told apart by every kind of sight; position says the same."""
+COLOURS = {"loss": "#D55E00", "gain": "#00A15E", "change": "#3366C0", "total": "#7B818C"}
+"""Near Okabe and Ito's, moved until every kind of sight tells any two apart on either paper."""
 
 AGAINST = ["the reference", "another cell"]
 
