@@ -88,10 +88,11 @@ function fill(item, body) {
   body.append(
     el("div", { class: "answers" }, side(item, "a", reference), side(item, "b", item.cell)),
     tables,
-    el("p", { class: "small" }, "right answer: ", el("bdi", {}, item.target), " · ",
-      `differs in ${item.level === "tokens only" ? "its tokens only" : `its ${item.level}`} · `,
-      item.class ? `from reference to target changed by: ${item.class} · ` : "",
-      el("a", { href: `#${new URLSearchParams({ ...state(), item: key(item) })}` }, "link to this item")),
+    el("p", { class: "small" }, "right answer: ", el("bdi", {}, item.target),
+      ` · differs in ${item.level === "tokens only" ? "its tokens only" : `its ${item.level}`}`,
+      item.class ? ` · from reference to target changed by: ${item.class}` : "",
+      el("span", { class: "link" }, " · ",
+        el("a", { href: `#${new URLSearchParams({ ...state(), item: key(item) })}` }, "link to this item"))),
     prompt, rows);
 }
 
@@ -174,13 +175,6 @@ function setUp() {
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", showMore);
   window.addEventListener("hashchange", readHash);
-  window.addEventListener("beforeprint", () => {
-    for (const details of list.querySelectorAll("details.item")) {
-      details.open = true;
-      // The browser would tell of the opening only after it has printed.
-      details.dispatchEvent(new Event("toggle"));
-    }
-  });
   for (const button of document.querySelectorAll("button.open-cell")) {
     button.addEventListener("click", () => { location.hash = `${new URLSearchParams({ cell: button.dataset.cell })}`; });
   }

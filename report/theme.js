@@ -20,6 +20,13 @@ button.addEventListener("click", () => {
 system.addEventListener("change", announce);
 button.textContent = isDark() ? "light" : "dark";
 
+// Paper cannot be unfolded. An item fills itself when it opens, with further details inside; the
+// browser would tell it of that only after it has printed.
 window.addEventListener("beforeprint", () => {
-  document.querySelectorAll("details").forEach((details) => { details.open = true; });
+  for (let closed; (closed = document.querySelectorAll("details:not([open])")).length;) {
+    for (const details of closed) {
+      details.open = true;
+      details.dispatchEvent(new Event("toggle"));
+    }
+  }
 });

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -351,6 +353,42 @@ def test_prints(view: View) -> None:
     assert view.page.pdf()[:4] == b"%PDF"
     assert view.page.locator("details.item:not([open])").count() == 0
     assert view.page.locator("details.item .answers").count() == 20
+
+
+def test_prints_every_detail_and_cuts_nothing(browser: Any, report: Path, tmp_path: Path) -> None:
+    """On A4 across, less its margins: 273 mm are 1,032 pixels, 186 mm are 703."""
+    view = View(browser, report, viewport={"width": 1032, "height": 703}, color_scheme="dark")
+    view.page.emulate_media(media="print")
+    # Nothing was opened yet, as without scripts; the style alone unfolds what there is.
+    closed = view.page.locator("details:not([open]) table").first
+    assert closed.is_visible()
+    file = tmp_path / "report.pdf"
+    view.page.pdf(path=file, prefer_css_page_size=True)
+    assert view.page.locator("details:not([open])").count() == 0
+    prompts = view.page.locator("details.item details:has(summary:text-is('prompt')) pre")
+    assert prompts.count() == 20 and all(prompts.all_text_contents())
+    for hidden in ("nav", "button.csv", "#filters select", "#clear", "#more", "a:text('link to')"):
+        assert view.page.locator(hidden).filter(visible=True).count() == 0
+    found = view.page.evaluate(
+        """() => [...document.querySelectorAll('.chart svg, table, pre, .answers')].map((node) => {
+            const { right, height } = node.getBoundingClientRect();
+            return [node.className.baseVal ?? node.className, right, height, node.tagName]; })"""
+    )
+    assert len(found) > 60 and [one for one in found if one[1] > 1033] == []
+    # A chart that fits a page is never cut, since figures do not break.
+    assert all(height < 703 for _, _, height, tag in found if tag == "svg")
+    breaks = view.page.locator("figure").evaluate_all(
+        "all => all.map((figure) => getComputedStyle(figure).breakInside)"
+    )
+    assert set(breaks) == {"avoid"}
+    if shutil.which("pdftotext"):
+        command = ["pdftotext", "-layout", str(file), "-"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for words in ("Fair shares", "Question 24 of arith?", "sameweights attribute"):
+            assert words in text
+        for words in ("clear filters", "link to this item", "show 1 more", "whose fault"):
+            assert words not in text
+    view.context.close()
 
 
 def test_prints_dark_ink_on_white_from_the_dark_theme(browser: Any, report: Path) -> None:
