@@ -153,7 +153,11 @@ function readHash() {
   const values = new URLSearchParams(location.hash.slice(1));
   if (![...fields, "item"].some((name) => values.has(name))) return false;
   choose(values);
-  document.getElementById("items").scrollIntoView();
+  const section = document.getElementById("items");
+  section.scrollIntoView();
+  // The keyboard goes where the eye goes: the next Tab reaches the filters, or the item of a link.
+  const start = values.has("item") ? list.querySelector("summary") : section.querySelector("h2");
+  start?.focus({ preventScroll: true });
   return true;
 }
 
@@ -173,7 +177,12 @@ function setUp() {
   });
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
-  more.addEventListener("click", showMore);
+  more.addEventListener("click", () => {
+    const before = list.children.length;
+    showMore();
+    // The button may be gone: go on at the first item that it brought.
+    list.children[before].querySelector("summary").focus();
+  });
   window.addEventListener("hashchange", readHash);
   for (const button of document.querySelectorAll("button.open-cell")) {
     button.addEventListener("click", () => { location.hash = `${new URLSearchParams({ cell: button.dataset.cell })}`; });

@@ -426,6 +426,100 @@ def test_a_number_leads_to_its_rows_by_keyboard(view: View) -> None:
     assert view.problems == []
 
 
+FOCUSED = """() => { const node = document.activeElement;
+    const box = node.getBoundingClientRect(), style = getComputedStyle(node);
+    return { name: `${node.tagName} ${node.id || node.className} ${node.textContent.slice(0, 40)}`,
+             seen: box.bottom > 0 && box.top < innerHeight
+                   && box.right > 0 && box.left < innerWidth,
+             ring: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2 }; }"""
+
+
+def focused(view: View) -> dict[str, Any]:
+    """What has the keyboard; its place is on the screen and shown by a ring."""
+    found: dict[str, Any] = view.page.evaluate(FOCUSED)
+    assert found["seen"] and found["ring"], found
+    return found
+
+
+def tab_to(view: View, selector: str) -> None:
+    """Press Tab until an element that the selector names has the keyboard."""
+    here = "selector => document.activeElement.matches(selector)"
+    for _ in range(400):
+        view.page.keyboard.press("Tab")
+        if view.page.evaluate(here, selector):
+            focused(view)
+            return
+    raise AssertionError(f"Tab does not lead to {selector}")
+
+
+def test_the_first_tab_leads_to_the_verdict(view: View) -> None:
+    view.page.keyboard.press("Tab")
+    assert "to the verdict" in focused(view)["name"]
+    view.page.keyboard.press("Enter")
+    assert view.page.evaluate("document.activeElement.id") == "verdict"
+
+
+def test_from_the_heat_map_to_the_rows_by_keyboard_alone(view: View) -> None:
+    press = view.page.keyboard.press
+    tab_to(view, "button.open-cell[data-cell='dev-a/torch/w8a16']")
+    press("Enter")
+    view.page.wait_for_function("document.activeElement.matches('#items h2')")
+    tab_to(view, "select[name=cell]")
+    assert view.page.input_value("select[name=cell]") == "dev-a/torch/w8a16"
+    press("End")  # The last pair; choosing it keeps the keyboard where it is.
+    view.page.wait_for_function("location.hash.includes('dev-b')")
+    assert "SELECT" in focused(view)["name"]
+    tab_to(view, "details.item:not([open]) > summary")
+    press("Enter")
+    item = view.page.locator("details.item[open]:has(> summary:focus)")
+    item.locator("table").wait_for()
+    assert "likeliest" in item.inner_text() or "choice" in item.inner_text()
+    focused(view)
+    tab_to(view, "details.item summary:not(.item > summary)")
+    press("Enter")
+    assert view.page.locator("details[open] > summary:focus + pre").is_visible()
+    tab_to(view, "#more")
+    shown = view.page.locator("details.item").count()
+    press("Enter")
+    index = "[...document.querySelectorAll('.item > summary')].indexOf(document.activeElement)"
+    assert view.page.evaluate(index) == shown
+    tab_to(view, "#replicates button.number")
+    opener = view.page.evaluate_handle("document.activeElement")
+    press("Enter")
+    assert view.page.locator("#number").is_visible() and "BUTTON" in focused(view)["name"]
+    press("Escape")
+    assert view.page.locator("#number").is_hidden()
+    assert opener.evaluate("node => node === document.activeElement")
+    focused(view)
+
+
+def test_everything_to_click_is_reached_by_tab(view: View) -> None:
+    reach = "a[href], button:not(:disabled), select, summary"
+    wanted = view.page.evaluate(
+        f"""() => {{ const all = [...document.querySelectorAll("{reach}")];
+            window.missed = new Set(all.filter((node) => node.checkVisibility()));
+            document.body.addEventListener('focusin', ({{ target }}) => missed.delete(target));
+            return missed.size; }}"""
+    )
+    assert wanted > 100
+    for _ in range(2 * wanted):
+        view.page.keyboard.press("Tab")
+        if view.page.evaluate("missed.size") == 0:
+            break
+    left = view.page.evaluate("[...missed].map((node) => node.outerHTML.slice(0, 120))")
+    assert left == []
+
+
+def test_charts_say_what_they_show(view: View) -> None:
+    charts = view.page.locator(".chart").evaluate_all(
+        "all => all.map((c) => [c.getAttribute('role'), c.getAttribute('aria-label')])"
+    )
+    specs = "JSON.parse(document.getElementById('chart-data').textContent).specs"
+    described = view.page.evaluate(f"Object.values({specs}).map((spec) => spec.description)")
+    assert {role for role, _ in charts} == {"graphics-document"}
+    assert sorted(label for _, label in charts) == sorted(described) and all(described)
+
+
 def test_pages_of_all_items_open_from_disk(browser: Any, report: Path) -> None:
     view = View(browser, report.parent / "report-items/index.html", ready="table a")
     view.page.click("table a >> nth=0")
