@@ -17,6 +17,7 @@ import runner.backends
 from runner.backends import Backend, load_adapter
 from runner.contract import CellSpec
 from sameweights.artifacts import gguf, mlx, onnx, openvino
+from sameweights.models import spell_rope_both_ways
 
 WINDOW = 64
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "backends"
@@ -108,6 +109,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         head_dim=16,
         max_position_embeddings=WINDOW,
         initializer_range=0.3,
+        # Not the default: a reader that misses the key must be found out.
+        rope_parameters={"rope_type": "default", "rope_theta": 50.0},
         bos_token_id=None,
         eos_token_id=wrapped.eos_token_id,
         pad_token_id=wrapped.pad_token_id,
@@ -120,6 +123,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         hidden = model.model(prompt).last_hidden_state[0, -1]
         model.lm_head.weight[wrapped.eos_token_id] = 9 * hidden / hidden.dot(hidden)
     model.save_pretrained(folder)
+    spell_rope_both_ways(folder / "config.json")
     assert "float32" in json.loads((folder / "config.json").read_text()).get("dtype", "")
     return folder
 

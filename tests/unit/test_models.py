@@ -33,6 +33,37 @@ def test_folder_is_copied_and_every_file_hashed(origin: Path, tmp_path: Path) ->
     assert record["source"] == {"kind": "folder", "path": str(origin)}
 
 
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "rope_theta": 5e5}
+BY_LAYER = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+
+
+@pytest.mark.parametrize(
+    ("config", "added"),
+    [
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 1e5}},
+            {"rope_theta": 1e5},
+        ),
+        (
+            {"rope_parameters": LLAMA3},
+            {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+        ),
+        ({"rope_theta": 1e5}, {}),
+        ({"rope_parameters": BY_LAYER}, {}),
+        ({"rope_parameters": None}, {}),
+    ],
+)
+def test_readers_of_the_older_spelling_find_the_base_of_the_positions(
+    config: dict[str, object], added: dict[str, object], origin: Path, tmp_path: Path
+) -> None:
+    (origin / "config.json").write_text(json.dumps(config))
+    entry = ModelEntry(description="m", source=FolderSource(kind="folder", path=str(origin)))
+    fetch_model(entry, "m", tmp_path / "m", tmp_path / "m.manifest.json")
+    assert json.loads((tmp_path / "m" / "config.json").read_text()) == {**config, **added}
+    if not added:
+        assert hash_folder(tmp_path / "m") == hash_folder(origin)
+
+
 def test_folder_without_config_is_no_model(tmp_path: Path) -> None:
     entry = ModelEntry(description="m", source=FolderSource(kind="folder", path=str(tmp_path)))
     with pytest.raises(UserError, match=r"no config\.json"):

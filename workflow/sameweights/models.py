@@ -35,9 +35,30 @@ def fetch_model(entry: ModelEntry, model: str, folder: Path, manifest: Path) -> 
         _from_hub(source, part)
     else:
         _from_folder(source, part)
+    spell_rope_both_ways(part / "config.json")
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
     write_manifest(model, source.model_dump(), folder, manifest)
+
+
+def spell_rope_both_ways(path: Path) -> None:
+    """Add `rope_theta` and `rope_scaling` to a config.json that has only `rope_parameters`.
+
+    transformers 5 writes the one, mlx-lm's Llama and everything on an older transformers read the
+    others, and fall back to a base of 10000 without a word: the same weights at other positions.
+    """
+    if not path.is_file():
+        return
+    config = json.loads(path.read_bytes())
+    rope = config.get("rope_parameters") or {}
+    # Parameters by the kind of layer have no older spelling.
+    if "rope_theta" not in rope or "rope_theta" in config:
+        return
+    config["rope_theta"] = rope["rope_theta"]
+    if rope.get("rope_type", "default") != "default":
+        scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+        config.setdefault("rope_scaling", scaling)
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def hash_folder(folder: Path) -> dict[str, str]:
