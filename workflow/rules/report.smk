@@ -12,14 +12,14 @@ rule report:
         page=report(
             LAYOUT.report,
             caption="../../report/captions/page.rst",
-            category="sameweights",
+            category="Report",
+            labels={"file": "report.html, the whole report"},
         ),
         tables=report(
             directory(LAYOUT.results / "tables"),
             patterns=["{table}.csv"],
             caption="../../report/captions/table.rst",
-            category="sameweights",
-            subcategory="tables",
+            category="Tables",
             labels={"table": "{table}"},
         ),
         verdict=LAYOUT.results / "verdict.txt",
