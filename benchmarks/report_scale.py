@@ -195,9 +195,10 @@ def run_step(name: str, folder: Path) -> None:
     """Run one step in a process of its own and print what it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
+    # VmHWM: a child's ru_maxrss starts at what its parent held.
     code = (
-        f"import resource, sys; from pathlib import Path; p = Path(sys.argv[1]); {STEPS[name]}; "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        f"import re, sys; from pathlib import Path; p = Path(sys.argv[1]); {STEPS[name]}; "
+        r"print(re.search(r'VmHWM:\s*(\d+) kB', Path('/proc/self/status').read_text())[1])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder)],
