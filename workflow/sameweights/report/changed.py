@@ -17,7 +17,7 @@ FIND = """
 CREATE OR REPLACE TEMP TABLE found AS
 WITH shown AS (
     SELECT cell, min(replicate) AS replicate FROM measured GROUP BY cell
-), own AS (
+), own AS NOT MATERIALIZED (
     SELECT i.* FROM items i
     JOIN primary_metrics USING (task, filter, metric) JOIN shown USING (cell, replicate)
     WHERE i.status = 'ok' AND i.model = $model AND i.seed = $seed
@@ -45,13 +45,14 @@ knows the size of the first before it plans the second."""
 
 ORDER = "value_a = value_b, c.cell <> $target, margin DESC NULLS LAST, c.task, c.doc_id, c.cell"
 
-# Each table is cut to the items in question by itself, so that only their blocks are read.
+# Each table is cut to the items in question by itself, so that only their blocks are read; a copy
+# of a whole table for its two uses would not fit into memory.
 READ = f"""
-WITH c AS (
+WITH c AS MATERIALIZED (
     SELECT * FROM changed c WHERE {{within}} ORDER BY {ORDER} LIMIT $limit
-), near AS (
+), near AS NOT MATERIALIZED (
     SELECT * FROM items WHERE {{within}}
-), known AS (
+), known AS NOT MATERIALIZED (
     SELECT * FROM evidence WHERE {{within}}
 )
 SELECT c.* EXCLUDE (filter, metric, replicate_a, replicate_b), i.target,
