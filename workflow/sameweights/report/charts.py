@@ -105,7 +105,7 @@ def draw_churn_against_delta() -> Row:
     """One point a pair: equal scores can hide changed answers."""
     legend = alt.Legend(orient="top", symbolOpacity=1)
     base = alt.Chart(alt.NamedData("pairs")).encode(
-        x=alt.X("delta:Q", title="score change, points"),
+        x=alt.X("delta:Q", title="score change, points", axis=alt.Axis(tickCount=8)),
         y=alt.Y("churn:Q", title="answers changed, %", scale=alt.Scale(domainMin=0)),
         color=alt.Color(
             "against:N",
